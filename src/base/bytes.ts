@@ -1,0 +1,228 @@
+// Reading and writing of our own binary formats: big-endian fixed-width integers, LEB128 varints
+// (up to 2^53 - 1) and length-prefixed bytes and strings. A reader never reads past its end: it
+// throws BYTES_TRUNCATED, which callers turn into their own "corrupt" error.
+
+import { assert } from "./assert.ts";
+import { defineErrors } from "./errors.ts";
+
+export const bytesErrors = defineErrors({
+  truncated: {
+    code: "BYTES_TRUNCATED",
+    kind: "corrupt",
+    message: "record ends early: {need} more bytes needed at offset {offset}",
+    help: "The stored record is damaged; the layer that read it names the file.",
+  },
+  varintOverflow: {
+    code: "BYTES_VARINT_OVERFLOW",
+    kind: "corrupt",
+    message: "varint at offset {offset} does not fit 53 bits",
+    help: "The stored record is damaged; the layer that read it names the file.",
+  },
+});
+
+const UINT32 = 0x1_0000_0000;
+const initialBytes = 256;
+
+/** Growable output buffer. `finish()` hands out a view of what was written; no copy. */
+export class ByteWriter {
+  #buffer: Buffer;
+  #length = 0;
+
+  constructor(capacity = initialBytes) {
+    this.#buffer = Buffer.allocUnsafe(capacity);
+  }
+
+  get length(): number {
+    return this.#length;
+  }
+
+  /** Bytes written so far, as a view that the next write may invalidate. */
+  finish(): Buffer {
+    return this.#buffer.subarray(0, this.#length);
+  }
+
+  /** Starts again in the same memory. Views handed out before become invalid. */
+  reset(): void {
+    this.#length = 0;
+  }
+
+  u8(value: number): this {
+    this.#reserve(1);
+    this.#buffer[this.#length++] = value;
+    return this;
+  }
+
+  u16(value: number): this {
+    this.#reserve(2);
+    this.#buffer.writeUInt16BE(value, this.#length);
+    this.#length += 2;
+    return this;
+  }
+
+  u32(value: number): this {
+    this.#reserve(4);
+    this.#buffer.writeUInt32BE(value, this.#length);
+    this.#length += 4;
+    return this;
+  }
+
+  /** A non-negative safe integer in eight bytes. */
+  u64(value: number): this {
+    assert(Number.isSafeInteger(value) && value >= 0, `u64 out of range: ${value}`);
+    this.u32(Math.floor(value / UINT32));
+    return this.u32(value % UINT32);
+  }
+
+  varint(value: number): this {
+    assert(Number.isSafeInteger(value) && value >= 0, `varint out of range: ${value}`);
+    this.#reserve(8);
+    let rest = value;
+    while (rest >= 0x80) {
+      this.#buffer[this.#length++] = (rest % 0x80) | 0x80;
+      rest = Math.floor(rest / 0x80);
+    }
+    this.#buffer[this.#length++] = rest;
+    return this;
+  }
+
+  raw(bytes: Uint8Array): this {
+    this.#reserve(bytes.length);
+    this.#buffer.set(bytes, this.#length);
+    this.#length += bytes.length;
+    return this;
+  }
+
+  /** Varint length, then the bytes. */
+  bytes(bytes: Uint8Array): this {
+    return this.varint(bytes.length).raw(bytes);
+  }
+
+  /** Varint byte length, then UTF-8. */
+  string(text: string): this {
+    const size = Buffer.byteLength(text);
+    this.varint(size);
+    this.#reserve(size);
+    this.#length += this.#buffer.write(text, this.#length, "utf8");
+    return this;
+  }
+
+  /** Overwrites four bytes written before, for lengths and checksums known at the end. */
+  patchU32(offset: number, value: number): this {
+    assert(offset + 4 <= this.#length, "patch past the end");
+    this.#buffer.writeUInt32BE(value, offset);
+    return this;
+  }
+
+  #reserve(size: number): void {
+    const need = this.#length + size;
+    if (need <= this.#buffer.length) return;
+    const grown = Buffer.allocUnsafe(Math.max(need, this.#buffer.length * 2));
+    this.#buffer.copy(grown, 0, 0, this.#length);
+    this.#buffer = grown;
+  }
+}
+
+/** Cursor over bytes. Slices it returns are views of the input: the input's owner keeps them. */
+export class ByteReader {
+  readonly #buffer: Buffer;
+  #offset: number;
+
+  constructor(bytes: Uint8Array, offset = 0) {
+    this.#buffer = asBuffer(bytes);
+    this.#offset = offset;
+  }
+
+  get offset(): number {
+    return this.#offset;
+  }
+
+  get remaining(): number {
+    return this.#buffer.length - this.#offset;
+  }
+
+  u8(): number {
+    this.#need(1);
+    return this.#buffer[this.#offset++] as number;
+  }
+
+  u16(): number {
+    this.#need(2);
+    const value = this.#buffer.readUInt16BE(this.#offset);
+    this.#offset += 2;
+    return value;
+  }
+
+  u32(): number {
+    this.#need(4);
+    const value = this.#buffer.readUInt32BE(this.#offset);
+    this.#offset += 4;
+    return value;
+  }
+
+  u64(): number {
+    const high = this.u32();
+    const value = high * UINT32 + this.u32();
+    if (!Number.isSafeInteger(value)) {
+      throw bytesErrors.varintOverflow({ offset: this.#offset - 8 });
+    }
+    return value;
+  }
+
+  varint(): number {
+    const start = this.#offset;
+    let value = 0;
+    let scale = 1;
+    for (;;) {
+      const byte = this.u8();
+      value += (byte & 0x7f) * scale;
+      if (value > Number.MAX_SAFE_INTEGER) throw bytesErrors.varintOverflow({ offset: start });
+      if (byte < 0x80) return value;
+      scale *= 0x80;
+      if (scale > 2 ** 56) throw bytesErrors.varintOverflow({ offset: start });
+    }
+  }
+
+  raw(size: number): Buffer {
+    this.#need(size);
+    const view = this.#buffer.subarray(this.#offset, this.#offset + size);
+    this.#offset += size;
+    return view;
+  }
+
+  bytes(): Buffer {
+    return this.raw(this.varint());
+  }
+
+  string(): string {
+    return this.bytes().toString("utf8");
+  }
+
+  skip(size: number): void {
+    this.#need(size);
+    this.#offset += size;
+  }
+
+  #need(size: number): void {
+    if (this.remaining < size) {
+      throw bytesErrors.truncated({ need: size - this.remaining, offset: this.#offset });
+    }
+  }
+}
+
+/** The same memory as a Buffer. */
+export function asBuffer(bytes: Uint8Array): Buffer {
+  if (Buffer.isBuffer(bytes)) return bytes;
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}
+
+/** Eight big-endian bytes of a non-negative safe integer: keys that sort by number. */
+export function u64Key(value: number): Buffer {
+  const key = Buffer.allocUnsafe(8);
+  key.writeUInt32BE(Math.floor(value / UINT32), 0);
+  key.writeUInt32BE(value % UINT32, 4);
+  return key;
+}
+
+export function readU64(bytes: Buffer, offset = 0): number {
+  return bytes.readUInt32BE(offset) * UINT32 + bytes.readUInt32BE(offset + 4);
+}

@@ -1,0 +1,57 @@
+// The clock port: wall time, monotonic time and timers in one, so that a test turns all of them
+// with one hand. `sim-clock.ts` is the simulated twin.
+//
+// Two clocks, named apart: `wallUs` may jump in either direction and is only for what people or
+// other machines read; every wait and every duration uses `elapsedMs`, which never goes back.
+
+import { performance } from "node:perf_hooks";
+
+export type Cancel = () => void;
+
+export interface Clock {
+  /** Wall time, integer microseconds since the Unix epoch. May jump. */
+  wallUs(): number;
+  /** Monotonic milliseconds since an arbitrary start; fractions allowed. */
+  elapsedMs(): number;
+  /** Runs `task` once after `delayMs`. Does not keep the process alive. */
+  schedule(delayMs: number, task: () => void): Cancel;
+  /** Runs `task` at the end of this turn of the event loop, after the IO that is ready now. */
+  soon(task: () => void): void;
+}
+
+/** Longest delay a Node timer takes; longer ones are chained. */
+const timerDelayMsMax = 2 ** 31 - 1;
+
+export const systemClock: Clock = {
+  wallUs: () => Math.floor((performance.timeOrigin + performance.now()) * 1000) + wallDriftUs(),
+  elapsedMs: () => performance.now(),
+  schedule: scheduleTimer,
+  soon: (task) => {
+    setImmediate(task);
+  },
+};
+
+// performance.now() is monotonic and does not follow steps of the wall clock; Date.now() does but
+// has only milliseconds. The difference is folded in when it is more than a rounding error.
+function wallDriftUs(): number {
+  const driftMs = Date.now() - (performance.timeOrigin + performance.now());
+  return Math.abs(driftMs) < 2 ? 0 : Math.round(driftMs * 1000);
+}
+
+function scheduleTimer(delayMs: number, task: () => void): Cancel {
+  let timer: NodeJS.Timeout;
+  const arm = (restMs: number): void => {
+    const stepMs = Math.min(restMs, timerDelayMsMax);
+    timer = setTimeout(() => (restMs > stepMs ? arm(restMs - stepMs) : task()), stepMs);
+    timer.unref();
+  };
+  arm(Math.max(0, delayMs));
+  return () => clearTimeout(timer);
+}
+
+/** Resolves after `delayMs` of the given clock. */
+export function sleep(clock: Clock, delayMs: number): Promise<void> {
+  return new Promise((resolve) => {
+    clock.schedule(delayMs, resolve);
+  });
+}

@@ -1,0 +1,13 @@
+// The face of the bottom floor.
+export * from "./assert.ts";
+export * from "./bytes.ts";
+export * from "./clock.ts";
+export * from "./counters.ts";
+export * from "./disk.ts";
+export * from "./errors.ts";
+export * from "./hash.ts";
+export * from "./lifecycle.ts";
+export * from "./log-port.ts";
+export * from "./network.ts";
+export * from "./random.ts";
+export * from "./sim-clock.ts";

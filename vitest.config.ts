@@ -1,0 +1,26 @@
+import { defineConfig } from "vitest/config";
+
+// One project a suite; `npm test` runs the quick ones, .ci/run the rest.
+const project = (name: string, timeoutMs: number) => ({
+  test: {
+    name,
+    include: [`test/${name}/**/*.test.ts`],
+    testTimeout: timeoutMs,
+    hookTimeout: timeoutMs,
+    pool: "forks" as const,
+  },
+});
+
+export default defineConfig({
+  test: {
+    projects: [
+      project("unit", 20_000),
+      project("property", 60_000),
+      project("conformance", 60_000),
+      project("tidy", 60_000),
+      project("sim", 600_000),
+      project("crash", 900_000),
+      project("integration", 300_000),
+    ],
+  },
+});
