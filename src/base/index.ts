@@ -8,6 +8,7 @@ export * from "./errors.ts";
 export * from "./hash.ts";
 export * from "./lifecycle.ts";
 export * from "./log-port.ts";
+export * from "./lru.ts";
 export * from "./network.ts";
 export * from "./random.ts";
 export * from "./sim-clock.ts";
