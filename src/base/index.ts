@@ -11,3 +11,6 @@ export * from "./log-port.ts";
 export * from "./network.ts";
 export * from "./random.ts";
 export * from "./sim-clock.ts";
+export { SimDisk, type SimDiskOptions } from "./sim-disk.ts";
+export type { FaultRule } from "./sim-faults.ts";
+export type { SimDiskOperation } from "./sim-process-disk.ts";
