@@ -18,12 +18,11 @@ import {
   diskErrors,
   type OpenMode,
 } from "./disk.ts";
-import { toError } from "./errors.ts";
 import type { SeededRandom } from "./random.ts";
-import { type FaultRule, SimFaults } from "./sim-faults.ts";
+import { SimCalls } from "./sim-calls.ts";
+import type { FaultRule } from "./sim-faults.ts";
 import { SimNames, simError } from "./sim-names.ts";
 import {
-  type Call,
   type SimDiskCounters,
   type SimDiskOperation,
   SimProcessDisk,
@@ -48,31 +47,32 @@ export class SimDisk implements Disk {
   readonly counters: SimDiskCounters = createCounters(simDiskCounterHelp);
   readonly #options: SimDiskOptions;
   readonly #random: SeededRandom;
-  readonly #faults = new SimFaults<SimDiskOperation>();
   readonly #names = new SimNames();
-  readonly #pending = new Map<Call<unknown>, Cancel>();
+  readonly #calls: SimCalls<SimDiskOperation>;
   #capacityBytes: number;
   #process: SimProcessDisk;
-  #generation = 0;
 
   constructor(options: SimDiskOptions) {
     this.#options = options;
     this.#random = options.random.split("disk");
     this.#capacityBytes = options.capacityBytes ?? defaultCapacityBytes;
+    this.#calls = new SimCalls<SimDiskOperation>({
+      clock: options.clock,
+      delayMs: (operation) => this.#delayMs(operation),
+      injected: injectedError,
+    });
     this.#process = this.attach();
   }
 
   /** A view for one process: after the next `kill` or `crash` no call on it ever completes. */
   attach(): SimProcessDisk {
-    const generation = this.#generation;
+    const { generation } = this.#calls;
     return new SimProcessDisk({
       names: this.#names,
       random: this.#random,
       counters: this.counters,
-      isAlive: () => generation === this.#generation,
-      start: (call) => {
-        if (generation === this.#generation) this.#start(call as Call<unknown>);
-      },
+      isAlive: () => generation === this.#calls.generation,
+      start: (call) => this.#calls.start(generation, call),
       freeBytes: () => this.freeBytes,
       space: () => ({
         freeBytes: this.freeBytes,
@@ -84,13 +84,7 @@ export class SimDisk implements Disk {
 
   /** Process death: the page cache and all names survive. */
   kill(): void {
-    this.#generation++;
-    const caught = [...this.#pending];
-    this.#pending.clear();
-    for (const [call, cancel] of caught) {
-      cancel();
-      call.cut?.();
-    }
+    this.#calls.cutOff();
     this.#process = this.attach();
   }
 
@@ -103,16 +97,21 @@ export class SimDisk implements Disk {
 
   /** Makes matching calls fail, hang or take longer. The result withdraws the rule. */
   inject(rule: FaultRule<SimDiskOperation>): Cancel {
-    return this.#faults.add(rule);
+    return this.#calls.inject(rule);
   }
 
   /** Withdraws all rules and lets the calls that hang complete. */
   heal(): void {
-    for (const resume of this.#faults.clear()) resume();
+    this.#calls.heal();
   }
 
   setCapacity(bytes: number): void {
     this.#capacityBytes = bytes;
+  }
+
+  /** Calls that an injected fault hit. */
+  get faultCount(): number {
+    return this.#calls.faultCount;
   }
 
   get freeBytes(): number {
@@ -181,41 +180,6 @@ export class SimDisk implements Disk {
 
   space(path: string): Promise<DiskSpace> {
     return this.#process.space(path);
-  }
-
-  #start(call: Call<unknown>): void {
-    const fault = this.#faults.match(call.operation, call.path);
-    if (fault !== undefined) this.counters.faults++;
-    const schedule = (): void => {
-      const delayMs = this.#delayMs(call.operation) + (fault?.delayMs ?? 0);
-      const run = (): void => this.#finish(call, fault?.fails);
-      this.#pending.set(call, this.#options.clock.schedule(delayMs, run));
-    };
-    if (fault?.hangs !== true) {
-      schedule();
-      return;
-    }
-    this.#pending.set(call, () => undefined);
-    this.#faults.hang(() => {
-      if (this.#pending.has(call)) schedule();
-    });
-  }
-
-  #finish(call: Call<unknown>, fails: "EIO" | "ENOSPC" | undefined): void {
-    if (!this.#pending.delete(call)) return;
-    if (fails !== undefined) {
-      call.damage?.();
-      call.done(injectedError(call.operation, call.path, fails));
-      return;
-    }
-    let value: unknown;
-    try {
-      value = call.effect();
-    } catch (error) {
-      call.done(toError(error));
-      return;
-    }
-    call.done(undefined, value);
   }
 
   #delayMs(operation: SimDiskOperation): number {

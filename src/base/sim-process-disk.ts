@@ -16,6 +16,7 @@ import {
 } from "./disk.ts";
 import { isCodedError, toError } from "./errors.ts";
 import type { SeededRandom } from "./random.ts";
+import type { SimCall } from "./sim-calls.ts";
 import type { SimFile, SyncTicket } from "./sim-file.ts";
 import { type SimNames, simError } from "./sim-names.ts";
 
@@ -35,20 +36,9 @@ export const simDiskCounterHelp = {
   dirSyncs: "syncDir calls completed",
   reads: "Reads completed",
   readBytes: "Bytes of completed reads",
-  faults: "Calls that an injected fault hit",
 } as const;
 
-export type Call<T> = {
-  readonly operation: SimDiskOperation;
-  readonly path: string;
-  /** Runs at completion; what it throws is the caller's error. */
-  readonly effect: () => T;
-  /** What may have happened when the process or the power ended during the call. */
-  readonly cut?: () => void;
-  /** What an injected IO error leaves behind. */
-  readonly damage?: () => void;
-  readonly done: (error: Error | undefined, value?: T) => void;
-};
+type Call<T> = SimCall<SimDiskOperation, T>;
 
 export type SimDiskCounters = Counters<typeof simDiskCounterHelp>;
 
@@ -198,9 +188,13 @@ class SimDiskFile implements DiskFile {
   }
 
   truncate(sizeBytes: number): Promise<void> {
-    return this.#call("truncate", () => {
+    const effect = (): void => {
       this.#refuseReadOnly("ftruncate");
       this.#file.truncate(sizeBytes);
+    };
+    const isReal = !this.#isClosed && this.#mode !== "read";
+    return this.#call("truncate", effect, () => {
+      if (isReal && this.#machine.random.chance(0.5)) effect();
     });
   }
 
@@ -211,10 +205,10 @@ class SimDiskFile implements DiskFile {
     if (this.#underWay > 0) await new Promise<void>((resolve) => this.#idle.push(resolve));
   }
 
-  #call<T>(operation: SimDiskOperation, effect: () => T): Promise<T> {
+  #call<T>(operation: SimDiskOperation, effect: () => T, cut?: () => void): Promise<T> {
     return new Promise((resolve, reject) => {
       const done = settler(resolve, reject);
-      this.#start({ operation, path: this.path, effect, done });
+      this.#start({ operation, path: this.path, effect, cut, done });
     });
   }
 

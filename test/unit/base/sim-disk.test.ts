@@ -298,7 +298,7 @@ describe("faults", () => {
       })(),
     );
     expect(outcomes).toEqual(["ok", "ok", "DISK_FULL", "DISK_FULL", "ok"]);
-    expect(disk.counters.faults).toBe(2);
+    expect(disk.faultCount).toBe(2);
   });
 
   test("a sync that hangs completes after heal, a slow one in its time", async () => {
