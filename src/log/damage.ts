@@ -6,8 +6,15 @@
 // without a gap in the same term; it lost exactly the gap when there is one; it may have lost its
 // end when it has no later record. Shards without any readable record are answered by `gapsOf`.
 
-import { type Disk, type Logger, parentDir, toError, writeFully } from "../base/index.ts";
-import { joinPath, syncFully } from "../base/index.ts";
+import {
+  type Disk,
+  joinPath,
+  type Logger,
+  parentDir,
+  syncFully,
+  toError,
+  writeFully,
+} from "../base/index.ts";
 import { logErrors } from "./errors.ts";
 import type { ShardSpan } from "./format.ts";
 import type { SegmentReader } from "./reader.ts";

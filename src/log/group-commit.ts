@@ -11,7 +11,13 @@ import { assert, type Cancel, type Counters, type DiskFile, toError } from "../b
 import type { LogCounterHelp } from "./counters.ts";
 import { logErrors } from "./errors.ts";
 import { recordBytes, type ShardSpan } from "./format.ts";
-import { dataEnd, isSpaceError, type OpenSegment, type Segment, type SegmentPool } from "./segments.ts";
+import {
+  dataEnd,
+  isSpaceError,
+  type OpenSegment,
+  type Segment,
+  type SegmentPool,
+} from "./segments.ts";
 import type { LogComponents, LogRecord, LogSettings } from "./types.ts";
 import { emptyFlushBytes, FlushEncoder, RecordGroup } from "./writer.ts";
 
@@ -134,7 +140,9 @@ export class GroupCommit {
 
   /** There may be space again. */
   retry(): void {
-    if (this.#phase === "full") void this.#roll(emptyFlushBytes);
+    if (this.#phase !== "full") return;
+    this.#phase = "waiting";
+    this.#start();
   }
 
   /** The log ends: everything queued, and all that comes, gets the same error. */
@@ -324,9 +332,9 @@ export class GroupCommit {
     this.#syncedCount += count;
     this.#hooks.onSynced(segment, offset, this.#group.spans.values());
     const synced = this.#takeSynced(count);
+    this.#noteProved(formerCount);
     // The disk gets its next flush before the callbacks take their time.
     this.#planNext();
-    this.#noteProved(formerCount);
     for (const { record, done } of synced) this.#settle(record, done, undefined);
   }
 

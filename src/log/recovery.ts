@@ -373,7 +373,11 @@ async function readSegmentHeader(
   if (position < 0) return undefined;
   const decoded = decodeSegmentHeader(await reader.view(position, segmentHeaderBytes));
   if (decoded.kind === "newer") {
-    throw logErrors.versionUnknown({ path: reader.path, version: decoded.version, versionMax: formatVersion });
+    throw logErrors.versionUnknown({
+      path: reader.path,
+      version: decoded.version,
+      versionMax: formatVersion,
+    });
   }
   return decoded.kind === "valid" ? decoded.header : undefined;
 }

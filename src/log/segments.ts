@@ -191,9 +191,11 @@ export class SegmentPool {
 
   /** Gives a segment back that nobody needs. Call oldest first. */
   retire(segment: FreeFile): void {
-    this.#retiring = this.#retiring.then(() => this.#retireOne(segment)).catch((error: unknown) => {
-      if (!this.#stopped) this.#hooks.onError(toError(error));
-    });
+    this.#retiring = this.#retiring
+      .then(() => this.#retireOne(segment))
+      .catch((error: unknown) => {
+        if (!this.#stopped) this.#hooks.onError(toError(error));
+      });
   }
 
   /** Stops background work and closes the ready segment. */

@@ -70,7 +70,8 @@ export class ShardIndex {
   /** Shards with readable records. */
   shards(): number[] {
     const found: number[] = [];
-    for (const state of this.#shards.values()) if (state.extents.length > 0) found.push(state.shard);
+    for (const state of this.#shards.values())
+      if (state.extents.length > 0) found.push(state.shard);
     return found;
   }
 
@@ -91,12 +92,14 @@ export class ShardIndex {
   addSpan(segment: Segment, offset: number, span: ShardSpan): void {
     const state = this.obtain(span.shard);
     if (state.forgotten) return;
-    if (span.firstIndex <= state.lastIndex) this.#cutFrom(state, span.firstIndex);
+    // A cut extent is never extended: its flushes hold the discarded records too.
+    const isReplacing = span.firstIndex <= state.lastIndex;
+    if (isReplacing) this.#cutFrom(state, span.firstIndex);
     state.lastIndex = span.lastIndex;
     state.lastTerm = span.lastTerm;
     if (span.lastIndex <= state.releasedIndex) return;
     const last = state.extents.at(-1);
-    if (last?.segment === segment && span.firstIndex === last.lastIndex + 1) {
+    if (!isReplacing && last?.segment === segment && span.firstIndex === last.lastIndex + 1) {
       extend(last, offset, span);
       return;
     }
