@@ -38,7 +38,7 @@ describe("appending", () => {
     const harness = new LogHarness();
     const log = await harness.open();
     const first = appendOne(log, makeRecord(1, 1));
-    harness.disk.inject({ on: "fdatasync", path: ".wal", delayMs: 50 });
+    harness.disk.inject({ on: "fdatasync", path: "00000001", delayMs: 50 });
     await harness.clock.advance(0.5);
     const later = recordsOf(1, 2, 9).map((record) => appendOne(log, record));
     await harness.clock.complete(Promise.all([first, ...later]));
