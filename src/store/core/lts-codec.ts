@@ -4,8 +4,8 @@
 // Row keys sort so that a scan yields an order in which the records can be applied: edges by node
 // (a parent is always older than its child), then streams. The caller puts its own prefix in front.
 
-import { ByteReader, ByteWriter, isCodedError } from "../../base/index.ts";
-import { storeErrors } from "../errors.ts";
+import { ByteReader, ByteWriter } from "../../base/index.ts";
+import { checkRowVersion, readRow, rowCorrupt } from "../rows.ts";
 import type { LtsRecord } from "./lts-trie.ts";
 
 const version = 1;
@@ -29,13 +29,13 @@ export function encodeLtsRow(record: LtsRecord): LtsRow {
 
 /** @throws STORE_ROW_CORRUPT, STORE_VERSION_UNKNOWN. */
 export function decodeLtsRow(key: Uint8Array, value: Uint8Array): LtsRecord {
-  return refusing(() => {
+  return readRow("topic", () => {
     if (key.length !== keyBytes) throw corrupt(`key of ${key.length} bytes`);
     const keyReader = new ByteReader(key);
     const kind = keyReader.u8();
     const number = keyReader.u32();
     const reader = new ByteReader(value);
-    checkVersion(reader.u8());
+    checkRowVersion("topic", reader.u8(), version);
     const record = readBody(kind, number, reader);
     if (reader.remaining > 0) throw corrupt(`${reader.remaining} bytes too many`);
     return record;
@@ -55,8 +55,8 @@ export function writeLtsRecords(writer: ByteWriter, records: readonly LtsRecord[
 
 /** @throws STORE_ROW_CORRUPT, STORE_VERSION_UNKNOWN. */
 export function readLtsRecords(reader: ByteReader): LtsRecord[] {
-  return refusing(() => {
-    checkVersion(reader.u8());
+  return readRow("topic", () => {
+    checkRowVersion("topic", reader.u8(), version);
     const count = reader.varint();
     const records: LtsRecord[] = [];
     for (let index = 0; index < count; index++) {
@@ -76,22 +76,6 @@ function readBody(kind: number, number: number, reader: ByteReader): LtsRecord {
   return { kind: "stream", stream: number, node: reader.u32() };
 }
 
-function checkVersion(found: number): void {
-  if (found === version) return;
-  if (found === 0) throw corrupt("version 0");
-  throw storeErrors.versionUnknown({ row: "topic", version: found, versionMax: version });
-}
-
 function corrupt(reason: string): Error {
-  return storeErrors.rowCorrupt({ row: "topic", reason });
-}
-
-/** Turns "record ends early" of the reader into this room's error. */
-function refusing<T>(read: () => T): T {
-  try {
-    return read();
-  } catch (error) {
-    if (isCodedError(error) && error.code.startsWith("BYTES_")) throw corrupt(error.message);
-    throw error;
-  }
+  return rowCorrupt("topic", reason);
 }
