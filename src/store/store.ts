@@ -139,7 +139,10 @@ export class LocalStore implements Store {
     const state = await ensureDatabase(catalogue, "state", "map", shards);
     this.#messages = await ensureDatabase(catalogue, "messages", "log", shards);
     this.#stateShards = await this.#openMapDatabase(state);
-    this.#interest = new InterestTable(this.#messages.shards);
+    this.#interest = new InterestTable(
+      this.#messages.shards,
+      (ordinal) => this.#logs[ordinal]?.appliedUs ?? 0,
+    );
   }
 
   async start(): Promise<void> {

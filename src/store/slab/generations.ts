@@ -111,8 +111,7 @@ export class Generations {
     const number = this.#table.nextNumber;
     const path = this.#pathOf(number);
     // A rotation that was never checkpointed may have left a folder.
-    await SlabStores.destroy(path, this.#parts.kv);
-    await this.#parts.disk.removeDir(path);
+    await this.#removeFolder(path);
     await this.#parts.disk.makeDir(path);
     await this.#parts.disk.syncDir(this.#parts.dir);
     const stores = await SlabStores.open(path, this.#parts.kv);
@@ -274,7 +273,6 @@ export class Generations {
   async #prepareFirst(): Promise<LogSlab> {
     const number = this.#table.nextNumber;
     const path = this.#pathOf(number);
-    await this.#parts.disk.removeDir(path);
     await this.#parts.disk.makeDir(path);
     await this.#parts.disk.syncDir(this.#parts.dir);
     const stores = await SlabStores.open(path, this.#parts.kv);
@@ -340,7 +338,7 @@ export class Generations {
     for (const entry of await this.#parts.disk.list(this.#parts.dir)) {
       if (!entry.isDirectory || !/^g\d+$/.test(entry.name) || known.has(entry.name)) continue;
       this.#parts.logger.info("store.orphan_removed", { slab: entry.name });
-      await this.#parts.disk.removeDir(joinPath(this.#parts.dir, entry.name));
+      await this.#removeFolder(joinPath(this.#parts.dir, entry.name));
     }
   }
 
@@ -350,12 +348,17 @@ export class Generations {
     this.#slabs.delete(number);
     try {
       await slab?.close();
-      await SlabStores.destroy(this.#pathOf(number), this.#parts.kv);
-      await this.#parts.disk.removeDir(this.#pathOf(number));
+      await this.#removeFolder(this.#pathOf(number));
     } catch (error) {
       // The table no longer names it: the next start removes it as an orphan.
       this.#parts.logger.warn("store.drop_incomplete", { reason: toError(error).message });
     }
+  }
+
+  /** The folder goes last: while it is there a start finds it and ends the work. */
+  async #removeFolder(path: string): Promise<void> {
+    await SlabStores.destroy(path, this.#parts.kv);
+    await this.#parts.disk.removeDir(path);
   }
 
   #pathOf(number: number): string {
