@@ -56,16 +56,21 @@ export type ErrorRow = {
 
 export type ErrorTable = Readonly<Record<string, ErrorRow>>;
 
-export type ErrorFactories<T extends ErrorTable> = {
-  readonly [K in keyof T]: (details?: ErrorDetails, cause?: unknown) => CodedError;
+/** Builds the error of one row; carries the row, for the reference page and `explain`. */
+export type ErrorFactory = {
+  (details?: ErrorDetails, cause?: unknown): CodedError;
+  readonly row: ErrorRow;
 };
+
+export type ErrorFactories<T extends ErrorTable> = { readonly [K in keyof T]: ErrorFactory };
 
 /** Makes one factory per row: `storeErrors.slabCorrupt({ slab, key })` builds the `CodedError`. */
 export function defineErrors<const T extends ErrorTable>(table: T): ErrorFactories<T> {
-  const factories: Record<string, (details?: ErrorDetails, cause?: unknown) => CodedError> = {};
+  const factories: Record<string, ErrorFactory> = {};
   for (const [name, row] of Object.entries(table)) {
-    factories[name] = (details = {}, cause) =>
+    const build = (details: ErrorDetails = {}, cause?: unknown): CodedError =>
       new CodedError(row.code, row.kind, fillTemplate(row.message, details), details, cause);
+    factories[name] = Object.assign(build, { row });
   }
   return factories as ErrorFactories<T>;
 }
