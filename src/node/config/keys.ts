@@ -454,7 +454,7 @@ const store = group("Caches, checkpoints and transactions of the message store."
   checkpointAge: duration({
     doc: "Age of unsaved changes of one shard after which it checkpoints.",
     reload: "restart",
-    fallback: "60s",
+    fallback: "1m",
     min: second,
     max: 60 * minute,
   }),
