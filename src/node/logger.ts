@@ -117,7 +117,7 @@ class Fold {
   }
 
   take(level: LogLevel, event: string, fields: LogFields): void {
-    const key = `${level} ${event} ${String(fields["code"] ?? "")}`;
+    const key = `${level} ${event} ${String(fields.code ?? "")}`;
     const repeats = this.#open.get(key);
     if (repeats !== undefined) {
       repeats.count++;
@@ -208,13 +208,16 @@ function prettyLine(record: Readonly<Record<string, unknown>>): string {
   const { level, time, event, ...fields } = record;
   const name = String(level);
   const clockTime = String(time).slice(11, 23);
-  const facts = Object.entries(fields).map(([key, value]) => `${dim}${key}=${reset}${shown(value)}`);
+  const facts = Object.entries(fields).map(
+    ([key, value]) => `${dim}${key}=${reset}${shown(value)}`,
+  );
   const head = `${dim}${clockTime}${reset} ${colours[name] ?? ""}${name.padEnd(5)}${reset}`;
   return `${[head, String(event), ...facts].join(" ")}\n`;
 }
 
 function shown(value: unknown): string {
   // JSON escapes C0 controls; the C1 ones that some terminals obey are left to us.
-  const text = typeof value === "object" || typeof value === "string" ? JSON.stringify(value) : value;
+  const text =
+    typeof value === "object" || typeof value === "string" ? JSON.stringify(value) : value;
   return String(text).replace(/[\u007f-\u009f]/g, "\u00b7");
 }

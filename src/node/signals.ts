@@ -20,9 +20,12 @@ export type SignalSource = {
 export function watchSignals(actions: SignalActions, source: SignalSource): () => void {
   let stopping = false;
   const onStop = (signal: string) => (): void => {
-    if (stopping) return actions.endNow(signal);
-    stopping = true;
-    actions.stop(signal);
+    if (stopping) {
+      actions.endNow(signal);
+    } else {
+      stopping = true;
+      actions.stop(signal);
+    }
   };
   const handlers: ReadonlyArray<readonly [NodeJS.Signals, () => void]> = [
     ["SIGTERM", onStop("SIGTERM")],
