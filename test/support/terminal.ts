@@ -1,10 +1,10 @@
 // Text as a terminal would take it: its colour codes, and what else could steer it.
 
-const escape = String.fromCharCode(27);
+const escapeCode = String.fromCharCode(27);
 
 /** Without colour codes. */
 export function withoutColours(text: string): string {
-  return text.replaceAll(new RegExp(`${escape}\\[\\d+m`, "g"), "");
+  return text.replaceAll(new RegExp(`${escapeCode}\\[\\d+m`, "g"), "");
 }
 
 /** Control characters other than line ends. */

@@ -28,7 +28,7 @@ function lockDriver(): KvDriver & { readonly held: Set<string>; failure: Error |
       };
       return { path, close } as unknown as Kv;
     },
-    async destroy() {},
+    destroy: async () => undefined,
   };
 }
 
