@@ -19,7 +19,7 @@ import {
   replaceFile,
   toError,
 } from "../base/index.ts";
-import { type Kv, type KvDriver, kvErrors } from "../kv/kv.ts";
+import { type Kv, type KvDriver, kvErrors } from "../kv/index.ts";
 import { nodeErrors } from "./errors.ts";
 
 /** Highest format of a data directory that this version reads and the one it writes. */

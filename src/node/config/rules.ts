@@ -63,7 +63,9 @@ function checkListeners(settings: Settings, report: Report): void {
   for (const [name, listener] of Object.entries(settings.listeners)) {
     take(`listeners.${name}.port`, listener.host, listener.port);
   }
-  if (settings.admin.port !== "off") take("admin.port", "127.0.0.1", settings.admin.port);
+  if (settings.admin.port !== "off") {
+    report("admin.port", "this version has no administration API; only off is possible");
+  }
 }
 
 /** Head room of a segment beside the largest record: its header and the frame of a flush. */

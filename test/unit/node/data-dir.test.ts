@@ -10,27 +10,9 @@ import {
   SimDisk,
   silentLogger,
 } from "../../../src/base/index.ts";
-import { type Kv, type KvDriver, kvErrors } from "../../../src/kv/kv.ts";
+import { kvErrors } from "../../../src/kv/index.ts";
+import { lockDriver } from "../../support/lock-driver.ts";
 import { formatStamp, openDataDir, parseStamp } from "../../../src/node/data-dir.ts";
-
-/** Only what the lock needs: one holder per folder. */
-function lockDriver(): KvDriver & { readonly held: Set<string>; failure: Error | undefined } {
-  const held = new Set<string>();
-  return {
-    held,
-    failure: undefined,
-    async open(path) {
-      if (this.failure !== undefined) throw this.failure;
-      if (held.has(path)) throw kvErrors.locked({ path });
-      held.add(path);
-      const close = async (): Promise<void> => {
-        held.delete(path);
-      };
-      return { path, close } as unknown as Kv;
-    },
-    destroy: async () => undefined,
-  };
-}
 
 function machine(type = "ext4") {
   const clock = new SimClock();
