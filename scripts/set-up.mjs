@@ -3,7 +3,17 @@
 // missing or older than the lock; builds when the newest source is newer than the last build.
 
 import { spawn, spawnSync } from "node:child_process";
-import { readdirSync, readFileSync, rmSync, statSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  lstatSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { constants } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -16,14 +26,18 @@ const buildStamp = join(root, "dist", ".built");
 
 export function setUp() {
   checkNode();
-  if (!isInstalled()) install();
+  // `npm ci` empties the folder behind a link: an install shared by several checkouts is its owner's.
+  if (isLinked()) checkLinked();
+  else if (!isInstalled()) install();
   if (!isBuilt()) build();
 }
 
 function checkNode() {
   const [major, minor] = process.versions.node.split(".").map(Number);
   if (major > nodeMin[0] || (major === nodeMin[0] && minor >= nodeMin[1])) return;
-  console.error(`Flagstone needs Node.js ${nodeMin.join(".")} or newer; this is ${process.version}.`);
+  console.error(
+    `Flagstone needs Node.js ${nodeMin.join(".")} or newer; this is ${process.version}.`,
+  );
   process.exit(4);
 }
 
@@ -51,9 +65,27 @@ function isInstalledByNpm(lock) {
   }
 }
 
+function isLinked() {
+  return (
+    lstatSync(join(root, "node_modules"), { throwIfNoEntry: false })?.isSymbolicLink() === true
+  );
+}
+
+function checkLinked() {
+  if (existsSync(join(root, "node_modules/typescript/bin/tsc"))) return;
+  console.error(
+    "flagstone: node_modules is a link to an install that lacks packages; install there,",
+  );
+  console.error("flagstone: or remove the link to get an install of this folder's own");
+  process.exit(1);
+}
+
 function install() {
+  if (isLinked()) throw new Error("node_modules is a link: refusing to install through it");
   console.error("flagstone: installing packages from package-lock.json (npm ci)");
-  console.error("flagstone: a note that install scripts of classic-level are not allowed is harmless:");
+  console.error(
+    "flagstone: a note that install scripts of classic-level are not allowed is harmless:",
+  );
   console.error("flagstone: its prebuilt binary loads all the same");
   run("npm", ["ci", "--no-audit", "--no-fund"]);
   writeFileSync(installStamp, readFileSync(join(root, "package-lock.json"), "utf8"));
@@ -69,7 +101,11 @@ export function build() {
   console.error("flagstone: building");
   // Taken before the compiler reads: what is saved while it runs is newer than this build.
   const startedAt = new Date();
-  run(process.execPath, [join(root, "node_modules/typescript/bin/tsc"), "-p", join(root, "tsconfig.json")]);
+  run(process.execPath, [
+    join(root, "node_modules/typescript/bin/tsc"),
+    "-p",
+    join(root, "tsconfig.json"),
+  ]);
   linkMain();
   writeFileSync(buildStamp, "");
   utimesSync(buildStamp, startedAt, startedAt);
@@ -90,7 +126,9 @@ function linkMain() {
 
 function filesUnder(folder) {
   const entries = readdirSync(join(root, folder), { recursive: true, withFileTypes: true });
-  return entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
+  return entries
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name));
 }
 
 function timeOf(file) {

@@ -8,4 +8,6 @@ setUp();
 const given = process.argv.slice(2);
 const main = join(root, "dist/cli/main.js");
 const data = given.includes("--data") ? [] : ["--data", "./data"];
-become([main, "start", ...data, ...given], { UV_THREADPOOL_SIZE: process.env.UV_THREADPOOL_SIZE ?? "8" });
+become([main, "start", ...data, ...given], {
+  UV_THREADPOOL_SIZE: process.env.UV_THREADPOOL_SIZE ?? "8",
+});

@@ -12,4 +12,7 @@ const isLong = given.includes("--long");
 const projects = isLong ? [] : quick.flatMap((name) => ["--project", name]);
 const rest = given.filter((argument) => argument !== "--long");
 const vitest = join(root, "node_modules/vitest/vitest.mjs");
-become([vitest, "run", "--passWithNoTests", ...projects, ...rest], isLong ? { FLAGSTONE_TEST_LONG: "1" } : {});
+become(
+  [vitest, "run", "--passWithNoTests", ...projects, ...rest],
+  isLong ? { FLAGSTONE_TEST_LONG: "1" } : {},
+);

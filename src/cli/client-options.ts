@@ -1,6 +1,6 @@
 // The flags that `pub` and `sub` share, spelled as Mosquitto's clients spell them.
 
-import type { CommandInput, Options, OptionSpec } from "./command.ts";
+import type { CommandInput, OptionSpec, Options } from "./command.ts";
 import { cliErrors } from "./errors.ts";
 import type { ClientOptions, Qos } from "./mqtt-client.ts";
 
@@ -60,7 +60,8 @@ const versions: Readonly<Record<string, 3 | 4 | 5>> = {
 function versionOf(options: Options): 3 | 4 | 5 {
   const text = options.text("protocolVersion") ?? "5";
   const version = versions[text];
-  if (version === undefined) throw cliErrors.usage({ reason: `-V expects 5, 311 or 31, got "${text}"` });
+  if (version === undefined)
+    throw cliErrors.usage({ reason: `-V expects 5, 311 or 31, got "${text}"` });
   return version;
 }
 

@@ -85,7 +85,11 @@ export class Options {
   }
 
   /** @throws CLI_USAGE when it is no whole number in the range. */
-  whole(name: string, flag: string, range: readonly [min: number, max: number]): number | undefined {
+  whole(
+    name: string,
+    flag: string,
+    range: readonly [min: number, max: number],
+  ): number | undefined {
     const text = this.text(name);
     if (text === undefined) return undefined;
     const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;

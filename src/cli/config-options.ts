@@ -1,7 +1,13 @@
 // The flags that `start` and `config` share, and what they mean: `--data` and the like are shorthand
 // for one key each and win over `--set`.
 
-import { type Assignment, type Config, openConfigFile, readConfig, readSecretFile } from "../node/index.ts";
+import {
+  type Assignment,
+  type Config,
+  openConfigFile,
+  readConfig,
+  readSecretFile,
+} from "../node/index.ts";
 import type { CommandInput, OptionSpec } from "./command.ts";
 
 export const configOptions: readonly OptionSpec[] = [

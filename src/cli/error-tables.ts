@@ -1,7 +1,13 @@
 // Every error table of the house, for `flagstone explain` and the reference page. A test compares
 // this list with the tables that the source declares.
 
-import { bytesErrors, diskErrors, type ErrorFactory, type ErrorRow } from "../base/index.ts";
+import {
+  bytesErrors,
+  diskErrors,
+  type ErrorFactory,
+  type ErrorRow,
+  networkErrors,
+} from "../base/index.ts";
 import { kvErrors } from "../kv/index.ts";
 import { configErrors, nodeErrors } from "../node/index.ts";
 import { cliErrors } from "./errors.ts";
@@ -9,6 +15,7 @@ import { cliErrors } from "./errors.ts";
 const tables: ReadonlyArray<Readonly<Record<string, ErrorFactory>>> = [
   bytesErrors,
   diskErrors,
+  networkErrors,
   kvErrors,
   configErrors,
   nodeErrors,

@@ -5,8 +5,8 @@
 
 const threadsMin = 8;
 
-if (!(Number(process.env["UV_THREADPOOL_SIZE"]) >= threadsMin)) {
-  process.env["UV_THREADPOOL_SIZE"] = String(threadsMin);
+if (!(Number(process.env.UV_THREADPOOL_SIZE) >= threadsMin)) {
+  process.env.UV_THREADPOOL_SIZE = String(threadsMin);
 }
 
 void import("./entry.ts");

@@ -3,7 +3,7 @@
 // The one home of commander. `-h` is a host in Mosquitto's flags, so help is `--help` everywhere.
 
 import { Command as Commander, CommanderError, Option } from "commander";
-import { type Command, type CommandFamily, type Io, Options, type OptionSpec } from "./command.ts";
+import { type Command, type CommandFamily, type Io, type OptionSpec, Options } from "./command.ts";
 import { commandRows } from "./commands/index.ts";
 import { exitCodes } from "./exit-codes.ts";
 import { reportError } from "./report.ts";
@@ -36,7 +36,11 @@ async function guarded(work: () => Promise<number>, io: Io): Promise<number> {
 }
 
 async function parseAndRun(argv: readonly string[], io: Io): Promise<number> {
-  const program = bare("flagstone", "A durable MQTT message store with a broker in front of it", io);
+  const program = bare(
+    "flagstone",
+    "A durable MQTT message store with a broker in front of it",
+    io,
+  );
   let exitCode: number = exitCodes.ok;
   const finish = (code: number): void => {
     exitCode = code;

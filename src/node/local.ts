@@ -1,12 +1,12 @@
 // A node on this machine: real clock, disk, LevelDB and network, assembled as this version is.
 
 import {
+  type Logger,
   nodeDisk,
   nodeNetwork,
   silentLogger,
   systemClock,
   systemRandom,
-  type Logger,
 } from "../base/index.ts";
 import { createClassicDriver } from "../kv/index.ts";
 import type { Components } from "./assemble.ts";

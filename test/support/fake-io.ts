@@ -15,7 +15,9 @@ export type FakeIo = Io & {
   readonly exits: number[];
 };
 
-export function createFakeIo(options: { stdin?: string; environment?: Io["environment"] } = {}): FakeIo {
+export function createFakeIo(
+  options: { stdin?: string; environment?: Io["environment"] } = {},
+): FakeIo {
   const out: Buffer[] = [];
   const error: string[] = [];
   const exits: number[] = [];

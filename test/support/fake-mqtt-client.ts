@@ -44,7 +44,11 @@ export class FakeBroker {
   };
 
   /** Whether the subscriber took it, so that it would be acknowledged. */
-  deliver(topic: string, payload: string | Uint8Array, rest: Partial<IncomingMessage> = {}): boolean {
+  deliver(
+    topic: string,
+    payload: string | Uint8Array,
+    rest: Partial<IncomingMessage> = {},
+  ): boolean {
     return this.#onMessage({
       topic,
       payload: Buffer.from(payload),

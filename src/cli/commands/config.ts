@@ -22,10 +22,7 @@ const check: Command = {
 const show: Command = {
   name: "show",
   summary: "print every value that holds, as a file that can be read back",
-  options: [
-    ...configOptions,
-    { flags: "--origin", doc: "say where each value came from" },
-  ],
+  options: [...configOptions, { flags: "--origin", doc: "say where each value came from" }],
   examples: ["config show --origin --config config/flagstone.yaml", "config show > full.yaml"],
   run: async (input) => {
     const { effective } = configOf(input);

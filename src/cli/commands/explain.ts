@@ -1,8 +1,8 @@
 // `flagstone explain CODE`: what an error code means and what to do, offline.
 
 import type { Command } from "../command.ts";
-import { cliErrors } from "../errors.ts";
 import { errorRows, kindHelp } from "../error-tables.ts";
+import { cliErrors } from "../errors.ts";
 import { exitCodes } from "../exit-codes.ts";
 
 export const explain: Command = {

@@ -46,9 +46,7 @@ async function runPub(input: CommandInput, connect: ConnectClient): Promise<numb
   const publishAll = async (): Promise<void> => {
     const client = await connect(clientOptions, () => true);
     const work =
-      payload === undefined
-        ? publishLines(client, base, io)
-        : client.publish({ ...base, payload });
+      payload === undefined ? publishLines(client, base, io) : client.publish({ ...base, payload });
     await Promise.race([work, client.closed]);
     await client.end();
   };
@@ -74,7 +72,8 @@ function sourceOf(options: Options): Source {
 
 function topicOf(options: Options): string {
   const topic = options.text("topic");
-  if (topic === undefined || topic === "") throw cliErrors.usage({ reason: "give a topic with -t" });
+  if (topic === undefined || topic === "")
+    throw cliErrors.usage({ reason: "give a topic with -t" });
   if (/[+#]/.test(topic)) {
     throw cliErrors.usage({ reason: `a topic to publish to has no wildcards: "${topic}"` });
   }
@@ -122,10 +121,15 @@ async function publishLines(
   io: Io,
 ): Promise<void> {
   const underWay = new Set<Promise<void>>();
-  for await (const line of createInterface({ input: io.stdin, crlfDelay: Number.POSITIVE_INFINITY })) {
+  for await (const line of createInterface({
+    input: io.stdin,
+    crlfDelay: Number.POSITIVE_INFINITY,
+  })) {
     const done = client.publish({ ...base, payload: Buffer.from(line) }).finally(() => {
       underWay.delete(done);
     });
+    // Awaited below; the first refusal ends the run and the others must not go unhandled.
+    done.catch(() => undefined);
     underWay.add(done);
     if (underWay.size >= windowMax) await Promise.race(underWay);
   }

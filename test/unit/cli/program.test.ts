@@ -20,7 +20,8 @@ async function cli(...argv: string[]) {
 test("--help names every command and two lines to copy", async () => {
   const { exit, out } = await cli("--help");
   expect(exit).toBe(0);
-  for (const { name, summary } of commandRows) expect(out).toMatch(new RegExp(`${name} .*${summary}`));
+  for (const { name, summary } of commandRows)
+    expect(out).toMatch(new RegExp(`${name} .*${summary}`));
   expect(out).toContain("  flagstone start --data ./data --port 1883\n");
 });
 
@@ -30,16 +31,19 @@ test("no command at all is a usage error that shows the help", async () => {
   expect(out).toContain("Usage: flagstone");
 });
 
-test.each(commandRows.map(({ name }) => name))("%s --help ends well with examples", async (name) => {
-  const { load } = commandRows.find((row) => row.name === name)!;
-  const spec = await load();
-  const lines = "commands" in spec ? spec.commands.map((inner) => [name, inner.name]) : [[name]];
-  for (const line of lines) {
-    const { exit, out } = await cli(...line, "--help");
-    expect(exit).toBe(0);
-    expect(out).toMatch(/\nExamples:\n {2}flagstone .+\n {2}flagstone .+\n/);
-  }
-});
+test.each(commandRows.map(({ name }) => name))(
+  "%s --help ends well with examples",
+  async (name) => {
+    const { load } = commandRows.find((row) => row.name === name)!;
+    const spec = await load();
+    const lines = "commands" in spec ? spec.commands.map((inner) => [name, inner.name]) : [[name]];
+    for (const line of lines) {
+      const { exit, out } = await cli(...line, "--help");
+      expect(exit).toBe(0);
+      expect(out).toMatch(/\nExamples:\n {2}flagstone .+\n {2}flagstone .+\n/);
+    }
+  },
+);
 
 test("an unknown command or flag is a usage error that names the nearest", async () => {
   const command = await cli("strat");
@@ -51,7 +55,15 @@ test("an unknown command or flag is a usage error that names the nearest", async
 });
 
 test("config show prints what holds and where it came from", async () => {
-  const { exit, out } = await cli("config", "show", "--origin", "--port", "2883", "--set", "data.dir=x");
+  const { exit, out } = await cli(
+    "config",
+    "show",
+    "--origin",
+    "--port",
+    "2883",
+    "--set",
+    "data.dir=x",
+  );
   expect(exit).toBe(0);
   expect(out).toMatch(/port: 2883 +# --port\n/);
   expect(out).toMatch(/dir: x +# --set data\.dir\n/);

@@ -46,7 +46,9 @@ test("-n sends nothing, -s all of standard input, -f a file, bytes as they are",
   const file = join(mkdtempSync(join(tmpdir(), "flagstone-")), "message");
   writeFileSync(file, Buffer.from([0, 255, 10]));
   expect((await pub(["-t", "a", "-n"])).broker.published[0]?.payload.length).toBe(0);
-  expect((await pub(["-t", "a", "-s"], undefined, "x\ny\n")).broker.published[0]?.text).toBe("x\ny\n");
+  expect((await pub(["-t", "a", "-s"], undefined, "x\ny\n")).broker.published[0]?.text).toBe(
+    "x\ny\n",
+  );
   const fromFile = await pub(["-t", "a", "-f", file]);
   expect([...(fromFile.broker.published[0]?.payload ?? [])]).toEqual([0, 255, 10]);
 });
@@ -100,7 +102,10 @@ test.each([
 
 test("-W bounds the wait", async () => {
   const broker = new FakeBroker();
-  const { io, exit } = run(createPub(() => new Promise(() => undefined)), ["-t", "a", "-m", "x", "-W", "3"]);
+  const { io, exit } = run(
+    createPub(() => new Promise(() => undefined)),
+    ["-t", "a", "-m", "x", "-W", "3"],
+  );
   expect(await io.clock.complete(exit)).toBe(1);
   expect(io.stderr()).toBe("timed out after 3 s\n");
   expect(broker.endCount).toBe(0);

@@ -43,7 +43,13 @@ test("JSON has one object a line; what is no text comes as base64", async () => 
   });
   broker.deliver("a", Buffer.from([0xff]));
   await exit;
-  expect(io.stdout().trimEnd().split("\n").map((line) => JSON.parse(line))).toEqual([
+  expect(
+    io
+      .stdout()
+      .trimEnd()
+      .split("\n")
+      .map((line) => JSON.parse(line)),
+  ).toEqual([
     {
       topic: "a",
       payload: "h\u00e9",

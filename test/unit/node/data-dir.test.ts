@@ -11,8 +11,8 @@ import {
   silentLogger,
 } from "../../../src/base/index.ts";
 import { kvErrors } from "../../../src/kv/index.ts";
-import { lockDriver } from "../../support/lock-driver.ts";
 import { formatStamp, openDataDir, parseStamp } from "../../../src/node/data-dir.ts";
+import { lockDriver } from "../../support/lock-driver.ts";
 
 function machine(type = "ext4") {
   const clock = new SimClock();

@@ -19,7 +19,14 @@ function paperComponents() {
   const random = new SeededRandom(7);
   const kv = lockDriver();
   const disk = new SimDisk({ clock, random });
-  const components: Components = { clock, random, disk, kv, network: fakeNetwork(), logger: silentLogger };
+  const components: Components = {
+    clock,
+    random,
+    disk,
+    kv,
+    network: fakeNetwork(),
+    logger: silentLogger,
+  };
   return { components, clock, kv };
 }
 
@@ -35,7 +42,7 @@ function fakeNetwork(taken: readonly number[] = []): Network & { readonly open: 
       const close = async (): Promise<void> => {
         open.delete(port);
       };
-      return { address: { host: "127.0.0.1", port }, close };
+      return { address: { host: "127.0.0.1", port }, failedAccepts: 0, close };
     },
     connect: () => Promise.reject(new Error("not here")),
   };
@@ -69,7 +76,9 @@ test("a start that fails half way gives the data directory back and reports its 
   const assemble: Assemble = async () => {
     throw new Error("no room");
   };
-  await expect(clock.complete(startNode(settings, components, assemble))).rejects.toThrow("no room");
+  await expect(clock.complete(startNode(settings, components, assemble))).rejects.toThrow(
+    "no room",
+  );
   expect(kv.held.size).toBe(0);
 });
 
@@ -115,7 +124,9 @@ test("listeners report the port they were given", async () => {
 });
 
 test("listeners are bound all or none, and the one that fails is named", async () => {
-  const { listeners } = createSettings({ listeners: { a: { port: 6 }, b: { port: 7, host: "::1" } } });
+  const { listeners } = createSettings({
+    listeners: { a: { port: 6 }, b: { port: 7, host: "::1" } },
+  });
   const network = fakeNetwork([7]);
   const opening = openListeners(listeners, network, () => {
     throw new Error("nobody connects");
