@@ -52,6 +52,7 @@ export class MapShard implements MapShardFace, ShardMachine {
   #recent = new RecentWrites(0);
   readonly #proposed = new Map<string, Version>();
   readonly #queue: Decision[] = [];
+  #onApplied: Array<() => void> = [];
   #pumping = false;
   #shard: Shard | undefined;
 
@@ -120,8 +121,15 @@ export class MapShard implements MapShardFace, ShardMachine {
       (commit) => this.#commitTransaction(commit),
       () => {
         this.counters.conflicts++;
+        return this.#applied();
       },
     );
+  }
+
+  /** Resolves when what is proposed now has been applied: only then can a read see it. */
+  #applied(): Promise<void> {
+    if (this.#proposed.size === 0) return Promise.resolve();
+    return new Promise((resolve) => this.#onApplied.push(resolve));
   }
 
   // -------------------------------------------------------------- deciding
@@ -247,7 +255,10 @@ export class MapShard implements MapShardFace, ShardMachine {
   }
 
   dispatch(): void {
-    // Watchers of maps come with the watch room.
+    if (this.#onApplied.length === 0) return;
+    const waiting = this.#onApplied;
+    this.#onApplied = [];
+    for (const resolve of waiting) resolve();
   }
 
   beforeReplay(): Promise<void> | undefined {
