@@ -7,7 +7,7 @@
 // NOT make earlier unsynced ones durable.
 // After a failed write the store is unusable (`KV_FAILED` for ever): close it and open it again.
 
-import { defineErrors } from "../base/errors.ts";
+import { defineErrors } from "../base/index.ts";
 
 export const kvErrors = defineErrors({
   locked: {
