@@ -29,7 +29,7 @@ export type Receipt = MessageName & {
 type Sent = MessageName & {
   readonly qos: number;
   times: number;
-  sentAtNs: bigint;
+  readonly sentAtNs: bigint;
   ackedAtNs: bigint | undefined;
 };
 
@@ -45,13 +45,15 @@ export type OracleFault = {
   readonly text: string;
 };
 
+export type Repeat = { readonly first: Receipt; readonly again: Receipt };
+
 export type OracleReport = {
   readonly faults: readonly OracleFault[];
   readonly sent: number;
   readonly acked: number;
   readonly received: number;
   /** Allowed repeats at QoS 1, for tests that bound them. */
-  readonly repeats: readonly Receipt[];
+  readonly repeats: readonly Repeat[];
 };
 
 const payloadHead = "fs1";
@@ -122,8 +124,18 @@ export class DeliveryOracle {
     return count;
   }
 
-  sentAtNs(message: MessageName): bigint | undefined {
-    return this.#sent.get(keyOf(message))?.sentAtNs;
+  /** The same messages, sent and acked, before any session received one. */
+  withoutReceipts(): DeliveryOracle {
+    const copy = new DeliveryOracle();
+    for (const [key, entry] of this.#sent) copy.#sent.set(key, { ...entry });
+    for (const [key, sequence] of this.#lastSequence) copy.#lastSequence.set(key, sequence);
+    for (const { name, qos, wants } of this.#sessions.values()) copy.addSession(name, qos, wants);
+    return copy;
+  }
+
+  /** Forgets a session: nothing is owed to it any more. */
+  removeSession(name: string): void {
+    this.#sessions.delete(name);
   }
 
   /** Acked messages that the session wants and has not received yet. */
@@ -143,7 +155,7 @@ export class DeliveryOracle {
   /** With `ackedBeforeNs` only what was acked before that moment is owed. */
   check(ackedBeforeNs = 2n ** 63n): OracleReport {
     const faults: OracleFault[] = [...this.#strangers];
-    const repeats: Receipt[] = [];
+    const repeats: Repeat[] = [];
     let received = 0;
     for (const session of this.#sessions.values()) {
       received += session.receipts.length;
@@ -156,7 +168,7 @@ export class DeliveryOracle {
     return { faults, repeats, sent: this.#sent.size, acked: this.ackedCount, received };
   }
 
-  #checkReceipts(session: Session, faults: OracleFault[], repeats: Receipt[]): void {
+  #checkReceipts(session: Session, faults: OracleFault[], repeats: Repeat[]): void {
     const copies = new Map<string, Receipt[]>();
     const highest = new Map<string, number>();
     for (const receipt of session.receipts) {
@@ -175,7 +187,7 @@ export class DeliveryOracle {
       copies.set(keyOf(receipt), [...earlier, receipt]);
       if (earlier.length > 0) {
         const why = repeatFault(receipt, earlier, sent.times);
-        if (why === undefined) repeats.push(receipt);
+        if (why === undefined) repeats.push({ first: earlier[0] as Receipt, again: receipt });
         else faults.push({ kind: "duplicate", text: `${said} again: ${why}` });
         continue;
       }
