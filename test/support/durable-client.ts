@@ -2,7 +2,7 @@
 // keeps its stores over all its connections, so it resends and drops repeats as the protocol asks
 // of it, and it reconnects only when told.
 
-import mqtt, { type MqttClient } from "mqtt";
+import mqtt, { type MqttClient, Store } from "mqtt";
 import { type DeliveryOracle, formatPayload, parsePayload } from "./oracle.ts";
 
 export type DurableOptions = {
@@ -23,7 +23,15 @@ export class DurableClient {
   connection = 0;
   readonly #oracle: DeliveryOracle;
   readonly #level: 4 | 5;
+  // MQTT.js makes new stores at a reconnect unless it is handed the old ones.
+  readonly #stores = {
+    incomingStore: new Store({ clean: false }),
+    outgoingStore: new Store({ clean: false }),
+  };
   #client: MqttClient | undefined;
+  // MQTT.js hands a QoS 2 message on at its PUBREL; order is about the PUBLISH.
+  readonly #arrivals = new Map<string, number>();
+  #arrivalCount = 0;
 
   constructor(options: DurableOptions) {
     this.clientId = options.clientId;
@@ -40,12 +48,10 @@ export class DurableClient {
     const first = this.#client === undefined;
     const client = this.#client ?? this.#create(port);
     client.options.port = port;
-    const accepted = once(client, "connect", `CONNECT of ${this.clientId}`);
-    // MQTT.js reports a refused connection as an error and nothing else.
-    const failed = new Promise<never>((_, reject) => client.once("error", reject));
+    const accepted = acceptance(client, this.clientId);
     if (first) client.connect();
-    else client.reconnect();
-    const connack = (await Promise.race([accepted, failed])) as { sessionPresent: boolean };
+    else client.reconnect(this.#stores);
+    const connack = await accepted;
     return connack.sessionPresent;
   }
 
@@ -107,6 +113,7 @@ export class DurableClient {
       reconnectPeriod: 0,
       resubscribe: false,
       manualConnect: true,
+      ...this.#stores,
       ...(this.#level === 5 && {
         properties: { sessionExpiryInterval: sessionExpirySeconds, receiveMaximum: 100 },
       }),
@@ -122,6 +129,12 @@ export class DurableClient {
       const message = parsePayload(packet.payload);
       if (message !== undefined) this.#oracle.sent(message, packet.qos);
     });
+    client.on("packetreceive", (packet) => {
+      if (packet.cmd !== "publish") return;
+      const name = packet.payload.toString();
+      this.#arrivalCount++;
+      if (!this.#arrivals.has(name)) this.#arrivals.set(name, this.#arrivalCount);
+    });
     client.on("message", (topic, payload, packet) => {
       const message = parsePayload(payload);
       if (message === undefined || message.topic !== topic) {
@@ -131,18 +144,41 @@ export class DurableClient {
       const { qos, dup, messageId: packetId } = packet;
       const { clientId: session, connection } = this;
       const atNs = process.hrtime.bigint();
-      this.#oracle.received({ ...message, session, qos, dup, packetId, connection, atNs });
+      const arrival = this.#arrivals.get(payload.toString()) ?? 0;
+      const how = { session, qos, dup, packetId, connection, atNs, arrival };
+      this.#oracle.received({ ...message, ...how });
     });
     return client;
   }
 }
 
-function once(client: MqttClient, event: "connect" | "close", what: string): Promise<unknown> {
+/** The CONNACK of the next connection; rejects when there is an error or an end before it. */
+function acceptance(client: MqttClient, clientId: string): Promise<{ sessionPresent: boolean }> {
+  return new Promise((resolve, reject) => {
+    const end = (settle: () => void): void => {
+      clearTimeout(timer);
+      client.off("connect", accept);
+      client.off("error", fail);
+      client.off("close", close);
+      settle();
+    };
+    const accept = (connack: { sessionPresent: boolean }) => end(() => resolve(connack));
+    const fail = (error: Error) => end(() => reject(error));
+    const close = () => fail(new Error(`${clientId}: closed before CONNACK`));
+    const late = () => fail(new Error(`${clientId}: no CONNACK in ${waitMs} ms`));
+    const timer = setTimeout(late, waitMs);
+    client.once("connect", accept);
+    client.once("error", fail);
+    client.once("close", close);
+  });
+}
+
+function once(client: MqttClient, event: "close", what: string): Promise<unknown> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => reject(new Error(`${what}: not in ${waitMs} ms`)), waitMs);
-    client.once(event, (value?: unknown) => {
+    client.once(event, () => {
       clearTimeout(timer);
-      resolve(value);
+      resolve(undefined);
     });
   });
 }

@@ -4,7 +4,8 @@
 // - loss: an acked message that a session with a matching subscription never received;
 // - duplicates: at QoS 2 any; at QoS 1 a repeat that is neither a resend (DUP set, on a later
 //   connection) nor explained by the publisher having sent the message again itself;
-// - order: a first receipt behind a later message of the same publisher and topic;
+// - order: a PUBLISH that first arrived behind a later message of the same publisher, over all topics
+//   at QoS 1 and 2, per topic at QoS 0;
 // - unexpected: a message that nobody sent, or that reached a session at a higher QoS.
 //
 // Sent and not acked is owed nothing: it may come or not. Times are monotonic nanoseconds.
@@ -24,10 +25,14 @@ export type Receipt = MessageName & {
   /** Counts the session's connections, from 1. */
   readonly connection: number;
   readonly atNs: bigint;
+  /** Place of its PUBLISH among all that the session got, where receipts are told out of that order. */
+  readonly arrival?: number;
 };
 
 type Sent = MessageName & {
   readonly qos: number;
+  /** Place among the publisher's messages. */
+  readonly order: number;
   times: number;
   readonly sentAtNs: bigint;
   ackedAtNs: bigint | undefined;
@@ -97,7 +102,8 @@ export class DeliveryOracle {
     const known = this.#sent.get(keyOf(message));
     if (known !== undefined) known.times++;
     else {
-      const entry = { ...message, qos, times: 1, sentAtNs: atNs, ackedAtNs: undefined };
+      const order = this.#sent.size;
+      const entry = { ...message, qos, order, times: 1, sentAtNs: atNs, ackedAtNs: undefined };
       this.#sent.set(keyOf(message), entry);
     }
   }
@@ -170,7 +176,7 @@ export class DeliveryOracle {
 
   #checkReceipts(session: Session, faults: OracleFault[], repeats: Repeat[]): void {
     const copies = new Map<string, Receipt[]>();
-    const highest = new Map<string, number>();
+    const firsts: Receipt[] = [];
     for (const receipt of session.receipts) {
       const said = `${session.name} got ${formatReceipt(receipt)}`;
       const sent = this.#sent.get(keyOf(receipt));
@@ -191,13 +197,24 @@ export class DeliveryOracle {
         else faults.push({ kind: "duplicate", text: `${said} again: ${why}` });
         continue;
       }
-      // QoS 0 has an order of its own: MQTT keeps order per topic and QoS.
-      const lane = `${receipt.publisher} ${receipt.topic} ${receipt.qos > 0}`;
-      const last = highest.get(lane) ?? 0;
-      if (receipt.sequence < last) {
-        faults.push({ kind: "order", text: `${said} behind number ${last}` });
+      firsts.push(receipt);
+    }
+    this.#checkOrder(session, firsts, faults);
+  }
+
+  #checkOrder(session: Session, firsts: readonly Receipt[], faults: OracleFault[]): void {
+    const arrived = firsts.map((receipt, index) => ({ receipt, at: receipt.arrival ?? index }));
+    arrived.sort((a, b) => a.at - b.at);
+    const last = new Map<string, Sent>();
+    for (const { receipt } of arrived) {
+      const sent = this.#sent.get(keyOf(receipt)) as Sent;
+      const lane = `${receipt.publisher} ${sent.qos === 0 ? receipt.topic : ""}`;
+      const before = last.get(lane);
+      if (before === undefined || before.order < sent.order) last.set(lane, sent);
+      else {
+        const text = `${session.name} got ${formatReceipt(receipt)} behind ${formatName(before)}`;
+        faults.push({ kind: "order", text });
       }
-      highest.set(lane, Math.max(last, receipt.sequence));
     }
   }
 

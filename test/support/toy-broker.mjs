@@ -108,8 +108,9 @@ const flush = () => {
     if (early) for (const [, effect] of batch) effect();
     fs.fdatasync(journal, (failed) => {
       if (failed) throw failed;
-      syncing = false;
       if (!early && fault !== "ack-unwritten") for (const [, effect] of batch) effect();
+      // Only now: an effect that commits must not start a second flush beside this one.
+      syncing = false;
       flush();
     });
   };
