@@ -14,5 +14,5 @@ const rest = given.filter((argument) => argument !== "--long");
 const vitest = join(root, "node_modules/vitest/vitest.mjs");
 become(
   [vitest, "run", "--passWithNoTests", ...projects, ...rest],
-  isLong ? { FLAGSTONE_TEST_LONG: "1" } : {},
+  isLong ? { FLAGSTONE_LONG: "1" } : {},
 );
