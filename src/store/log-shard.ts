@@ -37,9 +37,8 @@ import {
   writeEvidence,
 } from "./evidence.ts";
 import { type AppendItem, logItemKind, readAppend, writeAppend } from "./log-items.ts";
-import type { UseEntry, UseTable } from "./pools/filter-use.ts";
+import type { UseEntry, UseOwner, UseTable } from "./pools/filter-use.ts";
 import type { ShardSource, SlabSource } from "./pools/source.ts";
-import type { SubscriberState } from "./pools/subscriber.ts";
 import type { CheckpointImage, Shard, ShardMachine } from "./shard.ts";
 import type { Generations } from "./slab/generations.ts";
 import type { LogSlab } from "./slab/log-slab.ts";
@@ -266,7 +265,7 @@ export class LogShard implements ShardMachine, ShardSource {
     const ttv = this.#applied;
     if (ttv !== undefined) {
       this.#applied = undefined;
-      const receivers: SubscriberState[] = [];
+      const receivers: UseOwner[] = [];
       for (const entry of this.#matched.splice(0)) {
         for (const use of entry.uses) {
           if (use.subscriber.collect(use, this.number, timeUs)) receivers.push(use.subscriber);

@@ -39,6 +39,7 @@ export class StoreMachine {
   readonly phases = new Map<string, number>();
   onPhase: ((name: string) => void) | undefined;
   readonly #options: MachineOptions;
+  #boots = 0;
   #process: { clock: ReturnType<SimClock["createProcess"]> } | undefined;
 
   constructor(options: MachineOptions) {
@@ -68,7 +69,8 @@ export class StoreMachine {
         segmentBytes: this.#options.segmentBytes ?? 64 * 1024,
         zeroFillBytes: 16 * 1024,
       },
-      { disk, clock, random: this.random.split("log"), logger },
+      // Drawn anew for each process: segment ids never repeat on a real machine.
+      { disk, clock, random: this.random.split(`log ${++this.#boots}`), logger },
       "data/log",
     );
     if (!(await disk.exists("data/db"))) {

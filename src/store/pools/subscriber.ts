@@ -16,7 +16,7 @@ import type {
   SubscriberPort,
 } from "../api.ts";
 import { ShardCursor } from "./cursor.ts";
-import { FilterUse, type UseTable } from "./filter-use.ts";
+import { FilterUse, type UseOwner, type UseTable } from "./filter-use.ts";
 import type { ShardSource } from "./source.ts";
 
 /** What subscribers share: the pools' view of the store. */
@@ -63,7 +63,7 @@ const slicesPerTurn = 16;
 
 type Step = "blocked" | "tail" | "more" | Promise<void>;
 
-export class SubscriberState implements Subscriber {
+export class SubscriberState implements Subscriber, UseOwner {
   readonly #parts: PoolParts;
   readonly #port: SubscriberPort;
   readonly #uses = new Map<string, FilterUse>();
