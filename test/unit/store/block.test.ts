@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { crc32, isCodedError } from "../../../src/base/index.ts";
-import { type BlockView, decodeBlock, encodeBlock } from "../../../src/store/layout/block.ts";
+import { decodeBlock, encodeBlock } from "../../../src/store/layout/block.ts";
+import type { BlockView } from "../../../src/store/layout/block-view.ts";
 import { indexAfter, matchTopics, nextMatch, topicAt } from "../../../src/store/layout/ttv-view.ts";
 import {
   areFlags,
