@@ -95,7 +95,9 @@ for (const hosts of [1, 10_000]) {
 }
 
 for (const hosts of [100, 10_000]) {
-  const summaries = Array.from({ length: 500 }, () => summarize(openBlock(placed(ttvsOver(hosts)))));
+  const summaries = Array.from({ length: 500 }, () =>
+    summarize(openBlock(placed(ttvsOver(hosts)))),
+  );
   for (const residual of [
     ["h7", "+"],
     ["h7", "3"],

@@ -205,7 +205,6 @@ function readFrameStarts(reader: ByteReader, count: number, framesBytes: number)
   let end = 0;
   for (let index = 0; index < count; index++) {
     end += reader.varint();
-    if (end > framesBytes) throw corrupt(`frame ${index} ends at ${end} of ${framesBytes}`);
     starts[index + 1] = end;
   }
   if (end !== framesBytes) throw corrupt(`frames end at ${end} of ${framesBytes}`);
