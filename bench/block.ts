@@ -1,6 +1,6 @@
 // Rates of the block codec and of the learned topics, one JSON line a scenario. In process, no disk.
 //
-//   npx rolldown bench/block.ts -p node -o bench/out/block.mjs && node bench/out/block.mjs
+//   npx rolldown bench/block.ts -p node -o dist/bench/block.mjs && node dist/bench/block.mjs
 
 import { SeededRandom } from "../src/base/index.ts";
 import { ltsSettingsDefault } from "../src/store/core/lts.ts";
