@@ -1,6 +1,6 @@
 // Rates of the block codec and of the learned topics, one JSON line a scenario. In process, no disk.
 //
-//   npx rolldown bench/block.ts -p node -o bench/out/block.mjs && node bench/out/block.mjs
+//   npx rolldown bench/block.ts -p node -o dist/bench/block.mjs && node dist/bench/block.mjs
 
 import { SeededRandom } from "../src/base/index.ts";
 import { ltsSettingsDefault } from "../src/store/core/lts.ts";
@@ -28,12 +28,18 @@ function ttvsOver(hosts: number): Ttv[] {
   }));
 }
 
-function openBlock(ttvs: readonly Ttv[]): OpenBlock {
-  const block = new OpenBlock();
-  for (const ttv of ttvs) {
+type Placed = { readonly ttv: Ttv; readonly varying: readonly string[] };
+
+function placed(ttvs: readonly Ttv[]): Placed[] {
+  return ttvs.map((ttv) => {
     const words = ttv.topic.split("/");
-    block.append(ttv, [words[1] as string, words[3] as string]);
-  }
+    return { ttv, varying: [words[1] as string, words[3] as string] };
+  });
+}
+
+function openBlock(all: readonly Placed[]): OpenBlock {
+  const block = new OpenBlock();
+  for (const { ttv, varying } of all) block.append(ttv, varying);
   return block;
 }
 
@@ -57,7 +63,7 @@ function print(line: Record<string, unknown>): void {
 }
 
 for (const hosts of [1, 10_000]) {
-  const ttvs = ttvsOver(hosts);
+  const ttvs = placed(ttvsOver(hosts));
   const open = openBlock(ttvs);
   const bytes = encodeBlock(open);
   const name = `hosts=${hosts}`;
@@ -89,7 +95,9 @@ for (const hosts of [1, 10_000]) {
 }
 
 for (const hosts of [100, 10_000]) {
-  const summaries = Array.from({ length: 500 }, () => summarize(openBlock(ttvsOver(hosts))));
+  const summaries = Array.from({ length: 500 }, () =>
+    summarize(openBlock(placed(ttvsOver(hosts)))),
+  );
   for (const residual of [
     ["h7", "+"],
     ["h7", "3"],

@@ -4,6 +4,7 @@ import { crc32, isCodedError } from "../../src/base/index.ts";
 import { residualMatches } from "../../src/store/core/structure.ts";
 import { decodeBlock, encodeBlock } from "../../src/store/layout/block.ts";
 import { mayMatch, summarize } from "../../src/store/layout/summary.ts";
+import { matchTopics, nextMatch } from "../../src/store/layout/ttv-view.ts";
 import { packFlags, type Ttv } from "../../src/store/types.ts";
 import { blockOf, ttvsOf } from "../unit/store/blocks.ts";
 
@@ -69,7 +70,7 @@ test("bytes that are not a block are refused with a code, whatever they are", ()
   );
 });
 
-test("a summary never hides a block that holds a match", () => {
+test("a summary never hides a match, and open and decoded blocks find the same ones", () => {
   const part = fc.oneof(
     fc.constant("+"),
     word.map((text) => text.replaceAll(/[/+#]/g, "_")),
@@ -82,11 +83,18 @@ test("a summary never hides a block that holds a match", () => {
       (all, parts, pick) => {
         const block = blockOf(all, structure);
         const summary = summarize(block);
+        const view = decodeBlock(encodeBlock(block), 3);
         const own = all[pick % all.length]?.topic.split("/") ?? [];
         const mixed = parts.map((each, level) => (level === pick % 3 ? each : (own[level] ?? "+")));
         for (const residual of [parts, own, mixed, [own[0] ?? "+", "#"]]) {
           const hits = all.some((ttv) => residualMatches(residual, ttv.topic.split("/")));
           if (hits) expect(mayMatch(summary, residual)).toBe(true);
+          const wanted = all.map((ttv) => residualMatches(residual, ttv.topic.split("/")));
+          for (const batch of [block, view]) {
+            const match = matchTopics(batch, residual);
+            const found = all.map((_, index) => nextMatch(batch, match, index) === index);
+            expect(found).toEqual(wanted);
+          }
         }
         expect(mayMatch(summary, own)).toBe(true);
       },

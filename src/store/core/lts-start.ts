@@ -66,14 +66,9 @@ function branchOf(node: LtsNode, varied: boolean): Branch {
   for (const [word, child] of node.children ?? []) {
     if (child.streamsWithin === 0) continue;
     const below = branchOf(child, varied);
-    if (isBare(below)) continue;
     if (branch.plus === undefined || !says(branch.plus, below)) branch.exact.set(word, below);
   }
   return branch;
-}
-
-function isBare(branch: Branch): boolean {
-  return !branch.ends && branch.plus === undefined && branch.exact.size === 0;
 }
 
 /** True when every path of `part` has one in `whole` that takes it. */

@@ -3,7 +3,7 @@
 //
 // Placing: an exact edge wins over "+"; else an existing "+" takes the word; else the leader learns
 // (lts-learn.ts). Two limits are hard, streams and bytes: the first topic that would pass one goes to
-// a catch-all stream, and from then on nothing is learned in this generation.
+// the catch-all stream of its root, and under that root nothing is learned in this generation after.
 // Invariants: a topic never changes its stream within a generation; what was learned is data
 // (`LtsRecord`), travels in the entry of the TTV that needed it, and is undone with an entry that
 // was never committed. Only the leader learns; replicas and replay apply.
@@ -104,7 +104,7 @@ export class Lts {
     return this.#revision;
   }
 
-  /** True once a limit was passed: new structures go to the catch-all streams. */
+  /** True once topics had to go to a catch-all: a limit was reached. */
   get isFull(): boolean {
     return this.#trie.node(mainCatchAll).stream + this.#trie.node(dollarCatchAll).stream > 0;
   }
@@ -216,7 +216,7 @@ export class Lts {
   }
 
   #learn(words: readonly string[], dollar: boolean, learned: LtsRecord[]): LtsNode {
-    const full = this.isFull || this.streamCount + 2 >= this.#settings.streamsMax;
+    const full = this.streamCount + 2 >= this.#settings.streamsMax;
     const path = full ? undefined : this.#pathFor(words, dollar);
     let node = path?.from ?? this.#catchAll(dollar);
     for (const word of path?.words ?? []) {

@@ -7,6 +7,7 @@
 import { asBuffer, assert, ByteReader, ByteWriter, crc32, isCodedError } from "../../base/index.ts";
 import { storeErrors } from "../errors.ts";
 import { areFlags } from "../types.ts";
+import { type BlockParts, BlockView, type Texts } from "./block-view.ts";
 import type { TtvBatch } from "./ttv-view.ts";
 
 const blockVersion = 1;
@@ -55,115 +56,6 @@ export function decodeBlock(bytes: Uint8Array, levels?: number): BlockView {
     if (isCodedError(error) && error.code.startsWith("BYTES_")) throw corrupt(error.message);
     throw error;
   }
-}
-
-type BlockParts = {
-  readonly count: number;
-  readonly frames: Buffer;
-  /** Varying words and publishers, as the bytes of their UTF-8. */
-  readonly words: readonly Buffer[];
-  readonly publishers: readonly Buffer[];
-  /** Word ids of all topics back to back; those of topic t from topicStarts[t] to [t + 1]. */
-  readonly topicWords: Uint32Array;
-  readonly topicStarts: Uint32Array;
-  readonly times: Float64Array;
-  readonly flags: Uint8Array;
-  readonly topicIds: Uint16Array;
-  readonly publisherIds: Uint16Array;
-  readonly frameStarts: Uint32Array;
-  readonly expiries: Float64Array | undefined;
-  readonly expiryOffsets: Uint32Array | undefined;
-};
-
-export class BlockView implements TtvBatch {
-  readonly count: number;
-  readonly #parts: BlockParts;
-  readonly #varying: Array<readonly string[] | undefined>;
-  readonly #words: Array<string | undefined>;
-  readonly #publishers: Array<string | undefined>;
-
-  constructor(parts: BlockParts) {
-    this.count = parts.count;
-    this.#parts = parts;
-    this.#words = new Array(parts.words.length);
-    this.#varying = new Array(parts.topicStarts.length - 1);
-    this.#publishers = new Array(parts.publishers.length);
-  }
-
-  get topicCount(): number {
-    return this.#varying.length;
-  }
-
-  get publisherCount(): number {
-    return this.#publishers.length;
-  }
-
-  /** Memory held, for the budget of a cache: the block's bytes and the tables made from them. */
-  get memoryBytes(): number {
-    return this.#parts.frames.length + 48 * this.count + 64 * this.#words.length + 1024;
-  }
-
-  timeUs(index: number): number {
-    return this.#parts.times[index] as number;
-  }
-
-  flags(index: number): number {
-    return this.#parts.flags[index] as number;
-  }
-
-  topicId(index: number): number {
-    return this.#parts.topicIds[index] as number;
-  }
-
-  publisherId(index: number): number {
-    return this.#parts.publisherIds[index] as number;
-  }
-
-  expiryUs(index: number): number {
-    return this.#parts.expiries?.[index] ?? 0;
-  }
-
-  expiryOffset(index: number): number {
-    return this.#parts.expiryOffsets?.[index] ?? 0;
-  }
-
-  frameStart(index: number): number {
-    return this.#parts.frameStarts[index] as number;
-  }
-
-  frames(): Buffer {
-    return this.#parts.frames;
-  }
-
-  frame(index: number): Buffer {
-    return this.#parts.frames.subarray(this.frameStart(index), this.frameStart(index + 1));
-  }
-
-  varying(topicId: number): readonly string[] {
-    const known = this.#varying[topicId];
-    if (known !== undefined) return known;
-    const { topicStarts, topicWords } = this.#parts;
-    const words: string[] = [];
-    const end = topicStarts[topicId + 1] as number;
-    for (let at = topicStarts[topicId] as number; at < end; at++) {
-      words.push(textOf(this.#words, this.#parts.words, topicWords[at] as number));
-    }
-    this.#varying[topicId] = words;
-    return words;
-  }
-
-  publisher(publisherId: number): string {
-    return textOf(this.#publishers, this.#parts.publishers, publisherId);
-  }
-}
-
-function textOf(texts: Array<string | undefined>, bytes: readonly Buffer[], id: number): string {
-  let text = texts[id];
-  if (text === undefined) {
-    text = (bytes[id] as Buffer).toString("utf8");
-    texts[id] = text;
-  }
-  return text;
 }
 
 function writeDictionaries(writer: ByteWriter, batch: TtvBatch): void {
@@ -221,13 +113,13 @@ function readBlock(body: Buffer, levels: number | undefined): BlockParts {
   if (count === 0) throw corrupt("no TTVs");
   if (framesStart + framesBytes !== body.length) throw corrupt("frames do not end the block");
   const tables = new ByteReader(body.subarray(0, framesStart), headerBytes);
-  const words = readTexts(tables, "words");
-  const topics = readTopics(tables, words.length, levels);
-  const publishers = readTexts(tables, "publishers");
+  const words = readTexts(tables, body, "words");
+  const topics = readTopics(tables, words.starts.length, levels);
+  const publishers = readTexts(tables, body, "publishers");
   const times = readTimes(tables, firstTimeUs, count);
   const flags = readFlags(tables, count);
   const topicIds = readIds(tables, count, topics.topicStarts.length - 1);
-  const publisherIds = readIds(tables, count, publishers.length);
+  const publisherIds = readIds(tables, count, publishers.starts.length);
   const frameStarts = readFrameStarts(tables, count, framesBytes);
   const expiry = (blockFlags & expiryFlag) !== 0 ? readExpiry(tables, frameStarts) : noExpiry;
   if (tables.remaining > 0) throw corrupt(`${tables.remaining} bytes before the frames`);
@@ -245,12 +137,18 @@ function checkVersion(version: number): void {
   throw storeErrors.versionUnknown({ row: "block", version, versionMax: blockVersion });
 }
 
-function readTexts(reader: ByteReader, what: string): Buffer[] {
+function readTexts(reader: ByteReader, body: Buffer, what: string): Texts {
   const count = reader.varint();
   if (count > reader.remaining) throw corrupt(`${count} ${what}`);
-  const texts: Buffer[] = [];
-  for (let index = 0; index < count; index++) texts.push(reader.bytes());
-  return texts;
+  const starts = new Uint32Array(count);
+  const ends = new Uint32Array(count);
+  for (let index = 0; index < count; index++) {
+    const sizeBytes = reader.varint();
+    starts[index] = reader.offset;
+    reader.skip(sizeBytes);
+    ends[index] = reader.offset;
+  }
+  return { bytes: body, starts, ends };
 }
 
 type BlockTopics = Pick<BlockParts, "topicWords" | "topicStarts">;
@@ -307,7 +205,6 @@ function readFrameStarts(reader: ByteReader, count: number, framesBytes: number)
   let end = 0;
   for (let index = 0; index < count; index++) {
     end += reader.varint();
-    if (end > framesBytes) throw corrupt(`frame ${index} ends at ${end} of ${framesBytes}`);
     starts[index + 1] = end;
   }
   if (end !== framesBytes) throw corrupt(`frames end at ${end} of ${framesBytes}`);

@@ -6,6 +6,7 @@
 // until its bytes are on disk and after.
 
 import { assert } from "../../base/index.ts";
+import { type ResidualPattern, residualMatches } from "../core/structure.ts";
 import type { Ttv } from "../types.ts";
 import type { TtvBatch } from "./ttv-view.ts";
 
@@ -19,7 +20,7 @@ export type OpenBlockSettings = {
 export const openBlockSettingsDefault: OpenBlockSettings = { ttvsMax: 256, bytesMax: 64 * 1024 };
 
 const ttvsInitial = 16;
-const framesInitialBytes = 1024;
+const framesInitialBytes = 4096;
 /** Typed tables: time 8, expiry 8, start 4, expiry offset 4, ids 2 + 2, flags 1. */
 const rowBytes = 29;
 /** Estimate of a dictionary entry: map slot, array slot, string head. */
@@ -155,6 +156,10 @@ export class OpenBlock implements TtvBatch {
 
   publisher(publisherId: number): string {
     return this.#publishers[publisherId] as string;
+  }
+
+  matchVarying(pattern: ResidualPattern): Uint8Array {
+    return Uint8Array.from(this.#varying, (words) => (residualMatches(pattern, words) ? 1 : 0));
   }
 
   #topicIdFor(topic: string, varying: readonly string[]): number {

@@ -5,7 +5,12 @@
 // matched once per distinct topic, not once per TTV. An open batch may grow behind a reader: `count`
 // only rises, and what was read stays as it was. Buffers handed out are views: never write to them.
 
-import { formatTopic, type Residual, residualMatches, type Structure } from "../core/structure.ts";
+import {
+  formatTopic,
+  type Residual,
+  type ResidualPattern,
+  type Structure,
+} from "../core/structure.ts";
 import type { Ttv } from "../types.ts";
 
 export interface TtvBatch {
@@ -30,6 +35,8 @@ export interface TtvBatch {
   /** The words that the stream's structure leaves open. */
   varying(topicId: number): readonly string[];
   publisher(publisherId: number): string;
+  /** By topic id: 1 where the pattern matches. `matchTopics` is what readers call. */
+  matchVarying(pattern: ResidualPattern): Uint8Array;
 }
 
 /** By topic id: 1 where the residual matches. "all" and "none" where no look-up is needed. */
@@ -37,13 +44,9 @@ export type TopicMatch = "all" | "none" | Uint8Array;
 
 export function matchTopics(batch: TtvBatch, residual: Residual): TopicMatch {
   if (residual === "all") return "all";
-  const match = new Uint8Array(batch.topicCount);
+  const match = batch.matchVarying(residual);
   let hits = 0;
-  for (let id = 0; id < match.length; id++) {
-    if (!residualMatches(residual, batch.varying(id))) continue;
-    match[id] = 1;
-    hits++;
-  }
+  for (const hit of match) hits += hit;
   if (hits === match.length) return "all";
   return hits === 0 ? "none" : match;
 }

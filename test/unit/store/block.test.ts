@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { crc32, isCodedError } from "../../../src/base/index.ts";
-import { type BlockView, decodeBlock, encodeBlock } from "../../../src/store/layout/block.ts";
+import { decodeBlock, encodeBlock } from "../../../src/store/layout/block.ts";
+import type { BlockView } from "../../../src/store/layout/block-view.ts";
 import { indexAfter, matchTopics, nextMatch, topicAt } from "../../../src/store/layout/ttv-view.ts";
 import {
   areFlags,
@@ -41,7 +42,11 @@ const failure = (bytes: Uint8Array): string => {
 
 const readAll = (view: BlockView): number => {
   let sum = 0;
-  for (const ttv of ttvsOf(view)) sum += ttv.frame.length + ttv.topic.length + ttv.timeUs;
+  for (const ttv of ttvsOf(view)) {
+    const patched = ttv.expiryOffset === 0 ? 0 : ttv.expiryOffset + 4;
+    if (patched > ttv.frame.length) throw new Error("the seconds lie outside the frame");
+    sum += ttv.frame.length + ttv.topic.length + ttv.timeUs;
+  }
   return sum;
 };
 
@@ -117,6 +122,12 @@ describe("block", () => {
       }
     }
     expect([...codes].sort()).toEqual(["STORE_BLOCK_CORRUPT", "STORE_VERSION_UNKNOWN", "none"]);
+  });
+
+  test("bytes behind the last frame are damage", () => {
+    const good = encodeBlock(blockOf(sample()));
+    const longer = Buffer.concat([good.subarray(0, -4), Buffer.alloc(5)]);
+    expect(failure(resealed(longer))).toBe("STORE_BLOCK_CORRUPT");
   });
 
   test("a newer version is told apart from damage", () => {
