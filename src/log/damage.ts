@@ -21,6 +21,8 @@ import type { SegmentReader } from "./reader.ts";
 import type { LogDamage, LogGap } from "./types.ts";
 
 const copyStepBytes = 1024 * 1024;
+/** Copies made at one open: what is worse than this is a matter for a backup. The rest is told. */
+const copiesMax = 256;
 
 export type DamagedPlace = {
   readonly reader: SegmentReader;
@@ -67,7 +69,8 @@ export class DamageReport {
     if (this.#onDamage === "refuse") {
       throw logErrors.damaged({ path: reader.path, offset: from, reason });
     }
-    const quarantinePath = to > from ? await this.#copy(place) : undefined;
+    const isCopied = to > from && this.damage.length < copiesMax;
+    const quarantinePath = isCopied ? await this.#copy(place) : undefined;
     const found = { path: reader.path, offset: from, sizeBytes: to - from, reason, quarantinePath };
     this.damage.push(found);
     this.#logger.error("log.damage_found", found);
@@ -83,9 +86,15 @@ export class DamageReport {
     this.#unplaced = { quarantinePath };
   }
 
+  /** Gaps of a shard come in ascending order; those that touch become one. */
   addGap(gap: LogGap): void {
     const list = this.#gaps.get(gap.shard) ?? [];
-    list.push(gap);
+    const last = list.at(-1);
+    if (last?.toIndex !== undefined && last.toIndex + 1 === gap.fromIndex) {
+      list[list.length - 1] = { ...last, toIndex: gap.toIndex };
+    } else {
+      list.push(gap);
+    }
     this.#gaps.set(gap.shard, list);
   }
 

@@ -15,6 +15,12 @@ export const logErrors = defineErrors({
     message: "the log in {path} stopped after an IO error: {reason}",
     help: "The volume reported an error that is never retried. Check the device; then start again.",
   },
+  settingsInvalid: {
+    code: "LOG_SETTINGS_INVALID",
+    kind: "invalid",
+    message: "log.{name} is {value}; it must lie between {min} and {max}",
+    help: "Correct the setting.",
+  },
   recordTooLarge: {
     code: "LOG_RECORD_TOO_LARGE",
     kind: "limit",

@@ -9,7 +9,7 @@ import { writeBacklog } from "./backlog.ts";
 import { createLogCounters, type LogCounterHelp } from "./counters.ts";
 import type { DamageReport } from "./damage.ts";
 import { logErrors } from "./errors.ts";
-import { recordBytes } from "./format.ts";
+import { recordBytes, recordHeaderBytes, segmentHeaderBytes } from "./format.ts";
 import { type AppendDone, GroupCommit } from "./group-commit.ts";
 import { readRecords } from "./record-reader.ts";
 import { type Recovered, recover } from "./recovery.ts";
@@ -29,14 +29,15 @@ import type {
 
 /**
  * Opens the log in `dir`, made when missing. Resolves when all that it found is durable.
- * @throws LOG_DAMAGED under `onDamage: "refuse"`, LOG_VERSION_UNKNOWN, LOG_IO_FAILED, or what the
- *   disk says about the folder.
+ * @throws LOG_DAMAGED under `onDamage: "refuse"`, LOG_VERSION_UNKNOWN, LOG_IO_FAILED,
+ *   LOG_SETTINGS_INVALID, or what the disk says about the folder.
  */
 export async function openLog(
   settings: LogSettings,
   components: LogComponents,
   dir: string,
 ): Promise<WriteAheadLog> {
+  checkSettings(settings);
   const { disk } = components;
   if (!(await disk.exists(dir))) {
     await disk.makeDir(dir);
@@ -49,6 +50,25 @@ export async function openLog(
   const log = new Log(place, recovered);
   await log.start(recovered);
   return log;
+}
+
+const GiB = 1024 ** 3;
+
+/** Bounds within which the format and the loops hold. */
+const settingBounds: ReadonlyArray<readonly [name: keyof LogSettings, min: number, max: number]> = [
+  ["segmentBytes", 2048, 2 * GiB],
+  ["flushBytesMax", 256, GiB],
+  ["flushRecordsMax", 1, 1_000_000],
+  ["recordBytesMax", recordHeaderBytes, GiB],
+  ["zeroFillBytes", segmentHeaderBytes, GiB],
+];
+
+function checkSettings(settings: LogSettings): void {
+  for (const [name, min, max] of settingBounds) {
+    const value = Number(settings[name]);
+    const isGood = Number.isInteger(value) && value >= min && value <= max;
+    if (!isGood) throw logErrors.settingsInvalid({ name, value, min, max });
+  }
 }
 
 type LogPlace = {
@@ -127,6 +147,7 @@ class Log implements WriteAheadLog {
     }
     const state = this.#index.obtain(record.shard);
     const { queuedIndex } = state;
+    assert(!state.forgotten, "the shard was forgotten");
     assert(record.index >= 1, "indexes start at 1");
     assert(queuedIndex === undefined || record.index <= queuedIndex + 1, "an index was left out");
     assert(record.index > state.releasedIndex, "the index was released already");

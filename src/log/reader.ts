@@ -55,7 +55,24 @@ export class SegmentReader {
     return this.#window.subarray(position - this.#start, end - this.#start);
   }
 
+  /** A copy of a few bytes, read alone: does not fill or move the window. */
+  async peek(position: number, length: number): Promise<Buffer> {
+    const size = Math.max(0, Math.min(length, this.sizeBytes - position));
+    const bytes = Buffer.alloc(size);
+    if (size === 0) return bytes;
+    const count = await this.#fill(bytes, position);
+    return bytes.subarray(0, count);
+  }
+
+  /** Gives the memory of the window back. */
+  rest(): void {
+    this.#window = emptyBytes;
+    this.#start = 0;
+    this.#end = 0;
+  }
+
   close(): Promise<void> {
+    this.rest();
     return this.#file.close();
   }
 
@@ -69,19 +86,25 @@ export class SegmentReader {
     this.#start = position;
     this.#end = position;
     const target = this.#window.subarray(0, size);
-    let count: number;
-    try {
-      count = await this.#file.read(target, position);
-    } catch {
-      // The area holds a sector that the device cannot read: salvage what is around it.
-      count = await this.#loadByPage(target, position);
-    }
-    this.#end = position + count;
+    this.#end = position + (await this.#fill(target, position));
   }
 
-  async #loadByPage(target: Buffer, position: number): Promise<number> {
-    for (let at = 0; at < target.length; at += pageBytes) {
-      const page = target.subarray(at, Math.min(at + pageBytes, target.length));
+  async #fill(target: Buffer, position: number): Promise<number> {
+    try {
+      return await this.#file.read(target, position);
+    } catch {
+      // The area holds a sector that the device cannot read: salvage what is around it. What stays
+      // unreadable is counted.
+      return this.#fillByPage(target, position);
+    }
+  }
+
+  async #fillByPage(target: Buffer, position: number): Promise<number> {
+    let next = 0;
+    for (let at = 0; at < target.length; at = next) {
+      // To the next page of the file: the device fails whole pages.
+      next = Math.min(at + pageBytes - ((position + at) % pageBytes), target.length);
+      const page = target.subarray(at, next);
       try {
         const count = await this.#file.read(page, position + at);
         if (count < page.length) return at + count;

@@ -120,11 +120,18 @@ type Opened = {
 type Held = { readonly flush: FoundFlush; readonly badBlocks: readonly BadBlock[] };
 type BadBlock = { readonly offset: number; readonly sizeBytes: number };
 
+/** A file that cannot take its place in the log. */
+type LostFile = {
+  readonly reader: SegmentReader;
+  readonly reason: string;
+  readonly isCopy: boolean;
+};
+
 class Walk {
   readonly #place: RecoveryPlace;
   readonly #report: DamageReport;
   readonly #opened: Opened[] = [];
-  readonly #lost: SegmentReader[] = [];
+  readonly #lost: LostFile[] = [];
   #due = 1;
   /** Highest number that a later flush or header proves synced. */
   #provedThrough = 0;
@@ -143,7 +150,10 @@ class Walk {
     const header = front ?? back;
     const isCopy = this.#opened.some((other) => header?.id.equals(other.header.id) === true);
     if (header === undefined || isCopy) {
-      this.#lost.push(reader);
+      const reason = isCopy
+        ? "the file is a copy of another segment"
+        : "neither copy of the segment header is readable";
+      this.#lost.push({ reader, reason, isCopy });
       return;
     }
     const opened = { reader, header, segment: createSegment(path, header) };
@@ -158,13 +168,17 @@ class Walk {
       const next = this.#opened[position + 1];
       if (next === undefined) await this.#walkLast(opened);
       else await this.#walkInner(opened, next.header.firstFlush);
+      opened.reader.rest();
     }
     await this.#noteLostFiles();
     this.#report.finish();
   }
 
   result() {
-    const lostFiles = this.#lost.map(({ path, sizeBytes }) => ({ path, sizeBytes }));
+    const lostFiles = this.#lost.map(({ reader }) => ({
+      path: reader.path,
+      sizeBytes: reader.sizeBytes,
+    }));
     const segments = this.#opened.map((opened) => opened.segment);
     let liveBytes = 0;
     for (const { sizeBytes } of [...segments, ...lostFiles]) liveBytes += sizeBytes;
@@ -172,11 +186,13 @@ class Walk {
     return { segments, lostFiles, nextFlush: this.#due, nextOrder, liveBytes };
   }
 
-  /** At most one flush is ever written and not yet synced, so only the last one needs this. */
+  /**
+   * At most one flush is ever written and not yet synced, so only the last one needs this. An empty
+   * one as well: the next segment starts behind its number, and says so.
+   */
   async rewriteUnproved(): Promise<void> {
     const last = this.#last;
     if (last === undefined || last.header.number <= this.#provedThrough) return;
-    if (last.header.spans.length === 0) return;
     const { reader, segment } = last.opened;
     const bytes = Buffer.from(await reader.view(last.position, last.header.sizeBytes));
     const file = await this.#place.components.disk.open(segment.path, "write");
@@ -193,7 +209,7 @@ class Walk {
 
   async close(): Promise<void> {
     for (const { reader } of this.#opened) await this.#closeReader(reader);
-    for (const reader of this.#lost) await this.#closeReader(reader);
+    for (const { reader } of this.#lost) await this.#closeReader(reader);
   }
 
   async #closeReader(reader: SegmentReader): Promise<void> {
@@ -309,11 +325,11 @@ class Walk {
     const { reader, segment } = opened;
     const label = `${segment.order}`;
     let quarantinePath: string | undefined;
-    for (const { offset, sizeBytes } of held.badBlocks) {
-      const reason = `a block of flush ${held.flush.header.number} fails its checksum`;
-      const place = { reader, label, from: offset, to: offset + sizeBytes, reason };
-      quarantinePath = (await this.#report.note(place)) ?? quarantinePath;
-      segment.badBlocks.add(offset);
+    for (const { offset } of held.badBlocks) segment.badBlocks.add(offset);
+    for (const { from, to } of areasOf(held.badBlocks)) {
+      const reason = `flush ${held.flush.header.number} fails a checksum of its records`;
+      const path = await this.#report.note({ reader, label, from, to, reason });
+      quarantinePath = path ?? quarantinePath;
     }
     const readable = await readableIndexes(reader, held.flush, segment.seed);
     for (const span of held.flush.header.spans) {
@@ -355,13 +371,12 @@ class Walk {
       const before = this.#opened[position - 1];
       if (before !== undefined) missing += header.order - before.header.order - 1;
     }
-    for (const reader of this.#lost) {
-      const reason = "neither copy of the segment header is readable";
+    for (const { reader, reason, isCopy } of this.#lost) {
       const name = reader.path.slice(reader.path.lastIndexOf("/") + 1, -walSuffix.length);
       const to = await endOfContent(reader, 0, reader.sizeBytes);
       const path = await this.#report.note({ reader, label: `file${name}`, from: 0, to, reason });
       // One that is missed between two others is reported by the numbers of the flushes there.
-      if (missing-- <= 0) this.#report.addUnplaced(path);
+      if (!isCopy && missing-- <= 0) this.#report.addUnplaced(path);
     }
   }
 }
@@ -371,7 +386,7 @@ async function readSegmentHeader(
   position: number,
 ): Promise<SegmentHeader | undefined> {
   if (position < 0) return undefined;
-  const decoded = decodeSegmentHeader(await reader.view(position, segmentHeaderBytes));
+  const decoded = decodeSegmentHeader(await reader.peek(position, segmentHeaderBytes));
   if (decoded.kind === "newer") {
     throw logErrors.versionUnknown({
       path: reader.path,
@@ -392,6 +407,17 @@ async function findBadBlocks(
     if (bytes === undefined) bad.push({ offset, sizeBytes });
   }
   return bad;
+}
+
+/** Bad blocks that lie side by side, as one area. */
+function areasOf(blocks: readonly BadBlock[]): Array<{ from: number; to: number }> {
+  const areas: Array<{ from: number; to: number }> = [];
+  for (const { offset, sizeBytes } of blocks) {
+    const last = areas.at(-1);
+    if (last?.to === offset) last.to += sizeBytes;
+    else areas.push({ from: offset, to: offset + sizeBytes });
+  }
+  return areas;
 }
 
 async function readableIndexes(

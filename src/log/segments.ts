@@ -72,8 +72,14 @@ export function dataEnd(segment: { readonly sizeBytes: number }): number {
   return segment.sizeBytes - segmentHeaderBytes;
 }
 
+/**
+ * The volume has no space, or the process no descriptor, at this moment: both pass, and neither says
+ * anything about bytes already written.
+ */
 export function isSpaceError(error: unknown): boolean {
-  return isCodedError(error, "DISK_FULL");
+  if (isCodedError(error, "DISK_FULL")) return true;
+  if (!isCodedError(error)) return false;
+  return error.details.errno === "EMFILE" || error.details.errno === "ENFILE";
 }
 
 const probeDelayMsMin = 250;
@@ -269,13 +275,30 @@ export class SegmentPool {
   }
 
   async #makeReady(): Promise<void> {
-    const free = this.#free.pop();
+    const free = this.#free.at(-1);
     if (free === undefined) {
       this.#ready = await this.#create(this.#settings.segmentBytes);
       return;
     }
-    this.#ready = { ...free, file: await this.#components.disk.open(free.path, "write") };
+    const file = await this.#openFree(free.path);
+    this.#free.splice(this.#free.indexOf(free), 1);
+    if (file === undefined) {
+      this.#fileBytes -= free.sizeBytes;
+      await this.#makeReady();
+      return;
+    }
+    this.#ready = { ...free, file };
     this.#counters.segmentsRecycled++;
+  }
+
+  // Nothing is lost with a free file that somebody removed.
+  async #openFree(path: string): Promise<DiskFile | undefined> {
+    try {
+      return await this.#components.disk.open(path, "write");
+    } catch (error) {
+      if (isCodedError(error, "DISK_NOT_FOUND")) return undefined;
+      throw error;
+    }
   }
 
   async #create(sizeBytes: number): Promise<Spare> {

@@ -1,13 +1,20 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { readBacklog } from "../../../src/log/index.ts";
+import { nodeDisk, silentLogger, systemClock, systemRandom } from "../../../src/base/index.ts";
+import { openLog, readBacklog } from "../../../src/log/index.ts";
 import {
+  appendAll,
   appendOne,
   indexesOf,
   LogHarness,
   logDir,
   makeRecord,
   payloadsOf,
+  readAll,
   recordsOf,
+  tinySettings,
 } from "../../support/log-harness.ts";
 
 describe("appending", () => {
@@ -158,14 +165,29 @@ describe("proof", () => {
     expect(log.counters.flushes).toBe(2);
   });
 
-  test("a clean close ends with a proof: nothing is rewritten at the next open", async () => {
+  test("a clean close ends with a proof: damage to the last records is no torn tail", async () => {
     const harness = new LogHarness();
     let log = await harness.open();
     await harness.appendAll(log, recordsOf(1, 1, 3));
     await harness.close(log);
+    harness.disk.flipBit(`${logDir}/00000001.wal`, (512 + 100) * 8);
     log = await harness.open();
-    expect(log.counters.rewrittenFlushes).toBe(0);
+    expect(log.gaps).toMatchObject([{ shard: 1, fromIndex: 1, toIndex: 3 }]);
     expect(log.counters.cutTails).toBe(0);
+    await harness.close(log);
+  });
+
+  test("an unproved empty flush is rewritten too: its loss would look like damage later", async () => {
+    const harness = new LogHarness();
+    let log = await harness.open();
+    await harness.appendAll(log, [makeRecord(1, 1)]);
+    harness.disk.inject({ on: "fdatasync", path: "00000001", hangs: true });
+    await harness.clock.advance(1100);
+    harness.disk.kill();
+    harness.disk.heal();
+    log = await harness.open();
+    expect(log.counters.rewrittenFlushes).toBe(1);
+    expect(harness.disk.dirtySectors(`${logDir}/00000001.wal`)).toBe(0);
     await harness.close(log);
   });
 
@@ -180,6 +202,43 @@ describe("proof", () => {
     log = await harness.open();
     expect(log.counters.rewrittenFlushes).toBe(0);
     expect(indexesOf(await harness.read(log, 1))).toEqual([1, 2, 3]);
+  });
+});
+
+describe("settings", () => {
+  test("outside their bounds are refused by name", async () => {
+    const harness = new LogHarness();
+    await expect(harness.open({ zeroFillBytes: 0 })).rejects.toMatchObject({
+      code: "LOG_SETTINGS_INVALID",
+      details: { name: "zeroFillBytes", value: 0 },
+    });
+  });
+});
+
+describe("the real disk", () => {
+  test("keeps records over a reopen, and takes free segments again", async () => {
+    const dir = await mkdtemp(join(tmpdir(), "flagstone-log-"));
+    try {
+      const components = {
+        disk: nodeDisk,
+        clock: systemClock,
+        random: systemRandom,
+        logger: silentLogger,
+      };
+      const settings = { ...tinySettings, segmentBytes: 8192 };
+      let log = await openLog(settings, components, `${dir}/log`);
+      for (let index = 1; index <= 300; index += 10) {
+        await appendAll(log, recordsOf(1, index, index + 9));
+      }
+      log.release(1, 200);
+      await log.close();
+      log = await openLog(settings, components, `${dir}/log`);
+      expect(await readAll(log, 1, 201)).toEqual(recordsOf(1, 201, 300));
+      expect(log.damage).toEqual([]);
+      await log.close();
+    } finally {
+      await rm(dir, { recursive: true });
+    }
   });
 });
 

@@ -1,12 +1,12 @@
 import { describe, expect, test } from "vitest";
-import { crc32 } from "../../../src/base/index.ts";
+import { crc32, type Disk, diskErrors, replaceFile } from "../../../src/base/index.ts";
 import {
   decodeSegmentHeader,
   encodeSegmentHeader,
   seedOf,
   segmentHeaderBytes,
 } from "../../../src/log/format.ts";
-import type { LogRecord, WriteAheadLog } from "../../../src/log/index.ts";
+import { type LogRecord, openLog, type WriteAheadLog } from "../../../src/log/index.ts";
 import { FlushEncoder, RecordGroup } from "../../../src/log/writer.ts";
 import {
   indexesOf,
@@ -42,6 +42,24 @@ async function writeAt(harness: LogHarness, path: string, bytes: Buffer, at: num
 async function walPaths(harness: LogHarness): Promise<string[]> {
   const names = (await harness.names()).filter((name) => name.endsWith(".wal"));
   return names.map((name) => `${logDir}/${name}`);
+}
+
+/** A disk that fails every read of the byte at `offset` of the first segment. */
+function withBadSector(disk: Disk, offset: number): Disk {
+  const open: Disk["open"] = async (path, mode) => {
+    const file = await disk.open(path, mode);
+    if (!path.endsWith("00000001.wal")) return file;
+    const read = file.read.bind(file);
+    file.read = async (into, position) => {
+      const isHit = position <= offset && offset < position + into.length;
+      if (isHit) throw diskErrors.failed({ operation: "read", path, reason: "EIO" });
+      return read(into, position);
+    };
+    return file;
+  };
+  return new Proxy(disk, {
+    get: (target, name: keyof Disk) => (name === "open" ? open : target[name].bind(target)),
+  });
 }
 
 /** Each batch becomes one flush; then a clean close. */
@@ -165,6 +183,22 @@ describe("segment files", () => {
     const log = await harness.open();
     expect(indexesOf(await harness.read(log, 1))).toEqual(indexesOf(recordsOf(1, 1, 200)));
     expect(log.damage).toEqual([]);
+    await harness.close(log);
+  });
+
+  test("that are a copy of another are set aside, and cost nothing", async () => {
+    const harness = new LogHarness();
+    const paths = await buildThree(harness);
+    const bytes = harness.disk.peek(paths[1] as string);
+    await harness.clock.complete(replaceFile(harness.disk, `${logDir}/99.wal`, bytes));
+    const log = await harness.open();
+    expect(log.damage).toMatchObject([{ reason: "the file is a copy of another segment" }]);
+    expect(log.gaps).toEqual([]);
+    expect(indexesOf(await harness.read(log, 1))).toEqual(indexesOf(recordsOf(1, 1, 200)));
+    log.release(1, 200);
+    for (const shard of [2, 3]) log.forget(shard);
+    await harness.clock.advance(500);
+    expect(await harness.names()).not.toContain("99.wal");
     await harness.close(log);
   });
 
@@ -333,13 +367,11 @@ describe("damage in the synced part", () => {
     const harness = new LogHarness({ settings: { segmentBytes: 65536, flushBytesMax: 32768 } });
     const big = (index: number) => [makeRecord(1, index, Buffer.alloc(6000, index))];
     await build(harness, [big(1), big(2), big(3), big(4)]);
-    // Two headers, then the first window; its second page is read alone and fails for good.
-    harness.disk.inject({ on: "read", path: "00000001", fails: "EIO", skip: 2, times: 1 });
-    harness.disk.inject({ on: "read", path: "00000001", fails: "EIO", skip: 1, times: 1 });
-    const log = await harness.open();
+    const components = harness.components(withBadSector(harness.disk.attach(), 3000));
+    const opening = openLog(harness.settings, components, logDir);
+    const log = await harness.clock.complete(opening);
     expect(log.counters.unreadablePages).toBe(1);
     expect(log.gapsOf(1)).toMatchObject([{ shard: 1, fromIndex: 1, toIndex: 1 }]);
-    harness.disk.heal();
     expect(indexesOf(await harness.read(log, 1))).toEqual([2, 3, 4]);
     await harness.close(log);
   });
