@@ -3,7 +3,7 @@
 // fresh. Uses nothing but Node, because nothing else is there yet on a fresh clone.
 
 import { spawnSync } from "node:child_process";
-import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, lstatSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 
@@ -41,6 +41,10 @@ function filesBelow(folder) {
   });
 }
 
+export function isLink(path) {
+  return lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() ?? false;
+}
+
 /** Runs a command of the set-up; ends this process with its code when it fails. */
 function must(command, args) {
   const { status, error } = spawnSync(command, args, { cwd: root, stdio: "inherit" });
@@ -51,6 +55,11 @@ function must(command, args) {
 
 export function setUp() {
   if (!isInstalled(root)) {
+    if (isLink(join(root, "node_modules"))) {
+      // npm ci empties the folder behind a link, which others may be using.
+      console.error("node_modules is a link and does not match package-lock.json; install there");
+      process.exit(1);
+    }
     console.error("installing packages from package-lock.json");
     must("npm", ["ci", "--no-audit", "--no-fund", "--loglevel=error"]);
   }

@@ -1,8 +1,8 @@
-import { mkdir, utimes, writeFile } from "node:fs/promises";
+import { mkdir, symlink, utimes, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 // @ts-expect-error: a plain script without types
-import { isBuilt, isInstalled } from "../../../scripts/setup.mjs";
+import { isBuilt, isInstalled, isLink } from "../../../scripts/setup.mjs";
 import { withTemporaryFolder } from "../../support/temporary-folder.ts";
 
 async function write(folder: string, name: string, content: unknown, ageSeconds = 0) {
@@ -38,6 +38,16 @@ describe("what is installed", () => {
       }
       expect(isInstalled(folder)).toBe(fresh);
     });
+  });
+});
+
+test("a linked folder of packages is told apart, so that nothing is installed through it", async () => {
+  await withTemporaryFolder(async (folder) => {
+    await mkdir(join(folder, "real"));
+    await symlink(join(folder, "real"), join(folder, "node_modules"));
+    expect(isLink(join(folder, "node_modules"))).toBe(true);
+    expect(isLink(join(folder, "real"))).toBe(false);
+    expect(isLink(join(folder, "absent"))).toBe(false);
   });
 });
 
