@@ -89,6 +89,10 @@ export function protocolError(what: string): CodedError {
   return mqttErrors.protocolError({ reasonCode: reason.protocolError, what });
 }
 
+export function topicAliasInvalid(alias: number, aliasMax: number): CodedError {
+  return mqttErrors.topicAliasInvalid({ reasonCode: reason.topicAliasInvalid, alias, aliasMax });
+}
+
 export function unencodable(what: string): CodedError {
   return mqttErrors.packetUnencodable({ what });
 }

@@ -5,7 +5,7 @@
 // is bounded before they are kept.
 
 import { ByteWriter } from "../../base/index.ts";
-import { malformed, mqttErrors, protocolError, unencodable } from "../errors.ts";
+import { malformed, mqttErrors, protocolError, topicAliasInvalid, unencodable } from "../errors.ts";
 import type { PacketReader } from "./reader.ts";
 import { reason } from "./reasons.ts";
 import { writeBinary, writeText } from "./writer.ts";
@@ -188,7 +188,9 @@ function readValue(reader: PacketReader, property: PropertyRow): PropertyValue {
     }
     default: {
       const value = reader[type](name);
-      if (value === 0 && property.zero === "refused") throw protocolError(`${name} is 0`);
+      if (value === 0 && property.zero === "refused") {
+        throw name === "topicAlias" ? topicAliasInvalid(0, 0xffff) : protocolError(`${name} is 0`);
+      }
       return value;
     }
   }

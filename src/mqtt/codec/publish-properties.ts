@@ -4,7 +4,7 @@
 // Same rules as `decodeProperties`, which stays the readable form: a property test holds the two
 // together.
 
-import { malformed, protocolError } from "../errors.ts";
+import { malformed, protocolError, topicAliasInvalid } from "../errors.ts";
 import { checkResponseTopic, type DecodeContext } from "./decode-context.ts";
 import { tooManyUserProperties } from "./properties.ts";
 import { decodeText, hasControlCharacters } from "./reader.ts";
@@ -112,6 +112,7 @@ function readOne(
       // The alias: every other identifier was refused before.
       need(offset, 2, end);
       found.topicAlias = bytes.readUInt16BE(offset);
+      if (found.topicAlias === 0) throw topicAliasInvalid(0, 0xffff);
       found.aliasOffset = offset - 1;
       return offset + 2;
   }
