@@ -30,6 +30,15 @@ export {
 } from "./codec/publish-frame.ts";
 export { connackReturnCode, type ReasonCode, reason, reasonName } from "./codec/reasons.ts";
 export type { AckToken } from "./core/ack-queue.ts";
+export {
+  ClientConnection,
+  type ClientEnd,
+  type ClientEvents,
+  type ClientMessage,
+  type ClientSettings,
+  clientSettingsDefault,
+} from "./core/client-connection.ts";
+export { ClientSession } from "./core/client-session.ts";
 export { InboundQos2 } from "./core/inbound-qos2.ts";
 export {
   type AckOutcome,

@@ -29,6 +29,11 @@ export class InboundQos2 {
     return "new";
   }
 
+  /** The session is gone. */
+  clear(): void {
+    this.#ids.clear();
+  }
+
   /** PUBREL came, or the message was refused: the reason for PUBCOMP. */
   release(packetId: number): ReasonCode {
     return this.#ids.delete(packetId) ? reason.success : reason.packetIdentifierNotFound;
