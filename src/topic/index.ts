@@ -1,0 +1,27 @@
+// The face of the topic room.
+export * from "./errors.ts";
+export {
+  covers,
+  formatSubscriptionFilter,
+  matches,
+  parseSubscriptionFilter,
+  parseTopicFilter,
+  type SubscriptionFilter,
+  subscriptionFilterFault,
+  type TopicFilter,
+  topicAsFilter,
+  topicFilterFault,
+} from "./filter.ts";
+export { TopicIndex } from "./topic-index.ts";
+export { FilterTrie, type Visit } from "./trie.ts";
+export {
+  hasWildcard,
+  isDollarTopic,
+  parseTopicName,
+  splitTopic,
+  type TopicFault,
+  type TopicLimits,
+  topicBytesMax,
+  topicLimitsDefault,
+  topicNameFault,
+} from "./words.ts";
