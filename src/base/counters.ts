@@ -3,7 +3,7 @@
 
 export type CounterHelp = Readonly<Record<string, string>>;
 
-export type Counters<T extends CounterHelp> = { [K in keyof T]: number };
+export type Counters<T extends CounterHelp> = { -readonly [K in keyof T]: number };
 
 /** A record of zeros with one entry per name in `help`. */
 export function createCounters<const T extends CounterHelp>(help: T): Counters<T> {
