@@ -227,9 +227,9 @@ export class DurableSession
     if (this.#stopped || !this.#hasChanges()) return undefined;
     const changes = this.#outbound.table.collect();
     const jobs = this.#jobs.collect();
-    const { store } = this.#context;
+    const { store, clock } = this.#context;
     const ids = this.#reservation.wanted
-      ? this.#reservation.renewal(store.tail(), this.#cursor)
+      ? this.#reservation.renewal({ tail: store.tail(), wallUs: clock.wallUs() }, this.#cursor)
       : undefined;
     this.#cursorChanged = false;
     const writes = this.#writes(changes, jobs, ids);
