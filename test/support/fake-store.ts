@@ -14,7 +14,6 @@ import type {
   MapShard,
   MapTransaction,
   MapWrite,
-  Positions,
   PublisherClaim,
   ShardNumber,
   Store,
@@ -320,7 +319,7 @@ export class FakeMapShard implements MapShard {
 
   /** Keys in order, for assertions. */
   keys(): string[] {
-    return [...this.#map.keys()].sort(compareKeys);
+    return this.#sorted("").map(([, key]) => key);
   }
 
   get(key: string): Promise<MapEntry | undefined> {
@@ -397,11 +396,18 @@ export class FakeMapShard implements MapShard {
   }
 
   #listNow(prefix: string, options: { afterKey?: string }): MapEntry[] {
-    const { afterKey } = options;
-    return this.keys()
-      .filter((key) => key.startsWith(prefix))
-      .filter((key) => afterKey === undefined || compareKeys(key, afterKey) > 0)
-      .map((key) => this.#map.get(key)!);
+    const after = options.afterKey === undefined ? "" : sortKey(options.afterKey);
+    return this.#sorted(prefix)
+      .filter(([order]) => order > after)
+      .map(([, key]) => this.#map.get(key)!);
+  }
+
+  #sorted(prefix: string): Array<readonly [order: string, key: string]> {
+    const keys: Array<readonly [string, string]> = [];
+    for (const key of this.#map.keys()) {
+      if (key.startsWith(prefix)) keys.push([sortKey(key), key]);
+    }
+    return keys.sort(([a], [b]) => (a < b ? -1 : 1));
   }
 
   #read<T>(read: () => T): Promise<T> {
@@ -552,14 +558,7 @@ function rowOf(request: AppendRequest, shard: ShardNumber, timeUs: number): Row 
   return { topic, publisher, form, qos, retain, expiryUs, expiryOffset, frame, timeUs, ref };
 }
 
-function compareKeys(a: string, b: string): number {
-  const left = a.split("/");
-  const right = b.split("/");
-  for (let level = 0; level < Math.min(left.length, right.length); level++) {
-    const order = Buffer.compare(Buffer.from(left[level]!), Buffer.from(right[level]!));
-    if (order !== 0) return order;
-  }
-  return left.length - right.length;
+/** Sorts level by level: the separator counts as lower than every character. */
+function sortKey(key: string): string {
+  return key.replaceAll("/", "\u0000");
 }
-
-export type { Positions };

@@ -137,11 +137,16 @@ export class World implements WillPublisher {
     const shape = { topic, publisher, form: "raw" as const, qos, retain, expiryUs };
     const message: Ttv = { ...shape, timeUs: 0, expiryOffset: 0, frame };
     const { sessions, store, fanOut } = this;
-    return new Promise((resolve, reject) => {
-      if (retain) {
-        sessions.retained.put(message, payload === "", (error) => error && reject(error));
+    const kept = new Promise<void>((resolve, reject) => {
+      if (!retain) resolve();
+      else {
+        sessions.retained.put(message, payload === "", (error) =>
+          error === undefined ? resolve() : reject(error),
+        );
       }
-      const keep = qos > 0 && store.interest.wants(topic);
+    });
+    const keep = qos > 0 && store.interest.wants(topic);
+    const sent = new Promise<AppendOutcome | undefined>((resolve, reject) => {
       if (!keep && evidence === undefined) {
         fanOut.deliver(message, false);
         resolve(undefined);
@@ -149,13 +154,12 @@ export class World implements WillPublisher {
       }
       const request = { ...shape, expiryOffset: 0, frame, keep, evidence };
       store.append(request, (error, outcome) => {
-        if (error !== undefined) reject(error);
-        else {
-          if (outcome?.kind === "stored") fanOut.deliver(message, keep);
-          resolve(outcome);
-        }
+        if (outcome?.kind === "stored") fanOut.deliver(message, keep);
+        if (error === undefined) resolve(outcome);
+        else reject(error);
       });
     });
+    return kept.then(() => sent);
   }
 
   async publishWill(will: Will, clientId: string, user: string | undefined): Promise<void> {
@@ -234,6 +238,11 @@ export class TestClient {
   /** What was received since the last call. */
   take(): string[] {
     return this.#lines.splice(0);
+  }
+
+  /** The same, without taking it. */
+  peek(): readonly string[] {
+    return this.#lines;
   }
 
   async connect(options: ConnectOptions = {}): Promise<this> {

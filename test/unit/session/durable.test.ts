@@ -107,7 +107,10 @@ describe("delivery", () => {
     const s = await world.client("s").connect();
     await s.subscribe("t", { qos: 0 });
     expect(world.store.interest.counts.size).toBe(0);
-    await world.client("keeper").connect().then((keeper) => keeper.subscribe("t"));
+    await world
+      .client("keeper")
+      .connect()
+      .then((keeper) => keeper.subscribe("t"));
     await s.drop();
     await world.publish("p", "t", "away");
     await s.connect();
@@ -142,7 +145,12 @@ describe("subscriptions", () => {
     const again = await s.subscribe("t", { qos: 1, identifier: 5 });
     expect(again.isNew).toBe(false);
     s.puback(1);
-    expect(s.take()).toEqual(["suback 1", "publish 1 q1 t m1", "suback 1", "publish 2 q1 t m2 [5]"]);
+    expect(s.take()).toEqual([
+      "suback 1",
+      "publish 1 q1 t m1",
+      "suback 1",
+      "publish 2 q1 t m2 [5]",
+    ]);
   });
 
   test("a new filter starts at the tail: nothing from before the SUBSCRIBE", async () => {
@@ -282,7 +290,10 @@ describe("checkpoints", () => {
     s.puback(1);
     await world.advance(5000);
     const before = world.store.writeCount;
-    await world.client("other").connect().then((other) => other.subscribe("x"));
+    await world
+      .client("other")
+      .connect()
+      .then((other) => other.subscribe("x"));
     await world.publish("p", "x", "not for s");
     await world.advance(100);
     const after = world.store.writeCount;
