@@ -227,6 +227,7 @@ export class TestClient {
   room = Number.POSITIVE_INFINITY;
   /** Called with every PUBLISH before the automatic answer. */
   onPublish: (message: Ttv, delivery: Delivery) => void = () => undefined;
+  onPubrel: (packetId: number, reasonCode: number) => void = () => undefined;
   #lines: string[] = [];
   #live = 0;
 
@@ -360,6 +361,7 @@ export class TestClient {
         this.#lines.push(
           `pubrel ${packetId}${reasonCode === 0 ? "" : ` 0x${reasonCode.toString(16)}`}`,
         );
+        this.onPubrel(packetId, reasonCode);
         if (this.autoAck) this.world.clock.soon(() => isLive() && this.pubcomp(packetId));
       },
       end: (reasonCode) => {
