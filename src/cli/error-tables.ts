@@ -10,7 +10,9 @@ import {
 } from "../base/index.ts";
 import { kvErrors } from "../kv/index.ts";
 import { logErrors } from "../log/index.ts";
+import { mqttErrors } from "../mqtt/index.ts";
 import { configErrors, nodeErrors } from "../node/index.ts";
+import { sessionErrors } from "../session/index.ts";
 import { storeErrors } from "../store/index.ts";
 import { topicErrors } from "../topic/index.ts";
 import { cliErrors } from "./errors.ts";
@@ -22,7 +24,9 @@ const tables: ReadonlyArray<Readonly<Record<string, ErrorFactory>>> = [
   topicErrors,
   kvErrors,
   logErrors,
+  mqttErrors,
   storeErrors,
+  sessionErrors,
   configErrors,
   nodeErrors,
   cliErrors,

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import {
   diskErrors,
@@ -168,4 +169,10 @@ test("a stamp is read only when every byte is right", () => {
     expect(parseStamp(text.slice(0, index))).toBeUndefined();
   }
   expect(parseStamp(text.replace("format 1", "format 2"))).toBeUndefined();
+});
+
+test("the example of docs/formats/data-dir.md is a stamp as it is written", () => {
+  const page = readFileSync(new URL("../../../docs/formats/data-dir.md", import.meta.url), "utf8");
+  const example = /<!-- stamp -->\n```\n([\s\S]*?)```/.exec(page)?.[1] ?? "";
+  expect(example).toBe(formatStamp({ format: 1, siteId: "0123456789abcdef0123456789abcdef" }));
 });
