@@ -10,6 +10,7 @@
 import { ClassicLevel, type Iterator as LevelIterator } from "classic-level";
 import {
   asBuffer,
+  assert,
   type Disk,
   isCodedError,
   joinPath,
@@ -182,6 +183,7 @@ type LevelBatch = ReturnType<Level["batch"]>;
 class ClassicBatch implements KvBatch {
   readonly #batch: LevelBatch;
   readonly #write: (batch: LevelBatch, sync: boolean) => Promise<void>;
+  #isUsed = false;
   count = 0;
   sizeBytes = 0;
 
@@ -205,6 +207,8 @@ class ClassicBatch implements KvBatch {
   }
 
   write(options: { readonly sync?: boolean } = {}): Promise<void> {
+    assert(!this.#isUsed, "a batch is written once");
+    this.#isUsed = true;
     return this.#write(this.#batch, options.sync === true);
   }
 }

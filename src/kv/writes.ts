@@ -23,6 +23,11 @@ export class WriteQueue {
     return this.#isClosed;
   }
 
+  /** Ends the store for a failure in the background. */
+  fail(error: Error): void {
+    this.#failure ??= error;
+  }
+
   /** Runs `task` after all earlier ones, unless one of them failed. Its error is the store's end. */
   run<T>(task: () => Promise<T>): Promise<T> {
     const result = this.runBeside(task);
@@ -53,7 +58,7 @@ export class WriteQueue {
     try {
       return await task();
     } catch (error) {
-      this.#failure ??= toError(error);
+      this.fail(toError(error));
       throw error;
     }
   }
