@@ -41,7 +41,7 @@ export const mqttErrors = defineErrors({
     code: "MQTT_TOPIC_NAME_INVALID",
     kind: "invalid",
     message: "topic name refused: {what}",
-    help: "The broker is set to refuse control characters in topics.",
+    help: "It has more levels than topicLevelsMax, or control characters that are set to be refused.",
   },
   topicAliasInvalid: {
     code: "MQTT_TOPIC_ALIAS_INVALID",
@@ -91,6 +91,10 @@ export function protocolError(what: string): CodedError {
 
 export function topicAliasInvalid(alias: number, aliasMax: number): CodedError {
   return mqttErrors.topicAliasInvalid({ reasonCode: reason.topicAliasInvalid, alias, aliasMax });
+}
+
+export function quotaExceeded(what: string, max: number): CodedError {
+  return mqttErrors.quotaExceeded({ reasonCode: reason.quotaExceeded, what, max });
 }
 
 export function unencodable(what: string): CodedError {

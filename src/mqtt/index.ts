@@ -29,4 +29,26 @@ export {
   type StoredFrame,
 } from "./codec/publish-frame.ts";
 export { connackReturnCode, type ReasonCode, reason, reasonName } from "./codec/reasons.ts";
+export type { AckToken } from "./core/ack-queue.ts";
+export {
+  ClientConnection,
+  type ClientEnd,
+  type ClientEvents,
+  type ClientMessage,
+  type ClientSettings,
+  clientSettingsDefault,
+} from "./core/client-connection.ts";
+export { ClientSession } from "./core/client-session.ts";
+export { InboundQos2 } from "./core/inbound-qos2.ts";
+export {
+  type AckOutcome,
+  type OutboundEntry,
+  type OutboundStage,
+  OutboundWindow,
+  type WindowLimits,
+} from "./core/outbound-window.ts";
+export { type IdsInUse, PacketIds } from "./core/packet-ids.ts";
+export type { SendOptions, SendResult } from "./core/packet-sender.ts";
+export { type ConnectionState, ServerConnection } from "./core/server-connection.ts";
+export * from "./core/server-types.ts";
 export { mqttErrors, reasonCodeOf } from "./errors.ts";

@@ -19,6 +19,10 @@ export type DecodeContext = {
   readonly dupAnywhere: boolean;
   /** Most user properties in one packet; more are refused with 0x97. */
   readonly userPropertiesMax: number;
+  /** Most levels of a topic name; more are refused with 0x90. */
+  readonly topicLevelsMax: number;
+  /** Most filters in one SUBSCRIBE or UNSUBSCRIBE; more are refused with 0x97. */
+  readonly filtersMax: number;
   /** Refuse U+0001-001F and U+007F-009F in strings: 0x90 in topic names, else 0x81. */
   readonly refuseControlCharacters: boolean;
 };
@@ -28,6 +32,8 @@ export const decodeContextDefault: DecodeContext = {
   sender: "client",
   dupAnywhere: false,
   userPropertiesMax: 64,
+  topicLevelsMax: 128,
+  filtersMax: 1000,
   refuseControlCharacters: false,
 };
 

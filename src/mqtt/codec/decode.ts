@@ -7,7 +7,7 @@
 // room.
 
 import type { CodedError } from "../../base/index.ts";
-import { malformed, protocolError } from "../errors.ts";
+import { malformed, protocolError, quotaExceeded } from "../errors.ts";
 import { decodeConnect } from "./decode-connect.ts";
 import { checkResponseTopic, type DecodeContext, propertiesOf } from "./decode-context.ts";
 import {
@@ -205,6 +205,7 @@ function decodeSubscribe(reader: PacketReader, context: DecodeContext): Subscrib
     if (options.noLocal && isSharedFilter(filter)) {
       throw protocolError("No Local on a shared subscription");
     }
+    if (filters.length === context.filtersMax) throw quotaExceeded("filters", context.filtersMax);
     filters.push({ filter, options });
   }
   if (filters.length === 0) throw protocolError("SUBSCRIBE without a filter");
@@ -241,7 +242,10 @@ function decodeUnsubscribe(reader: PacketReader, context: DecodeContext): Unsubs
   const packetId = packetIdOf(reader);
   const properties = propertiesOf(reader, packetTypes.unsubscribe, context);
   const filters: string[] = [];
-  while (reader.remaining > 0) filters.push(filterOf(reader));
+  while (reader.remaining > 0) {
+    if (filters.length === context.filtersMax) throw quotaExceeded("filters", context.filtersMax);
+    filters.push(filterOf(reader));
+  }
   if (filters.length === 0) throw protocolError("UNSUBSCRIBE without a filter");
   return { type: "unsubscribe", packetId, filters, properties };
 }

@@ -27,6 +27,7 @@ export type FrameLayout = {
 const storedContext = {
   ...decodeContextDefault,
   userPropertiesMax: Number.POSITIVE_INFINITY,
+  topicLevelsMax: Number.POSITIVE_INFINITY,
 };
 
 /**

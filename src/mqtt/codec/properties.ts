@@ -5,9 +5,14 @@
 // is bounded before they are kept.
 
 import { ByteWriter } from "../../base/index.ts";
-import { malformed, mqttErrors, protocolError, topicAliasInvalid, unencodable } from "../errors.ts";
+import {
+  malformed,
+  protocolError,
+  quotaExceeded,
+  topicAliasInvalid,
+  unencodable,
+} from "../errors.ts";
 import type { PacketReader } from "./reader.ts";
-import { reason } from "./reasons.ts";
 import { writeBinary, writeText } from "./writer.ts";
 
 export type UserProperty = readonly [name: string, value: string];
@@ -147,7 +152,8 @@ export function decodeProperties(
     if ((property.places & (1 << place)) === 0) throw malformed(`${name} is not allowed here`);
     const value = readValue(section, property);
     if (property.type === "pair") {
-      if (pairs.length === userPropertiesMax) throw tooManyUserProperties(userPropertiesMax);
+      if (pairs.length === userPropertiesMax)
+        throw quotaExceeded("user properties", userPropertiesMax);
       pairs.push(value as UserProperty);
     } else if (name === "subscriptionIdentifiers" && place === packetPlacePublish) {
       identifiers.push(value as number);
@@ -162,14 +168,6 @@ export function decodeProperties(
 }
 
 const packetPlacePublish: PropertyPlace = 3;
-
-export function tooManyUserProperties(max: number): Error {
-  return mqttErrors.quotaExceeded({
-    reasonCode: reason.quotaExceeded,
-    what: "user properties",
-    max,
-  });
-}
 
 function readValue(reader: PacketReader, property: PropertyRow): PropertyValue {
   const { name, type } = property;

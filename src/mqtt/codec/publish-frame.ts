@@ -21,6 +21,9 @@ import { putVarint, varintSize } from "./writer.ts";
 
 const dupBit = 0x08;
 
+/** Stored frames were admitted once: limits of today do not refuse them. */
+const anyText = { refuseControlCharacters: false, topicLevelsMax: Number.POSITIVE_INFINITY };
+
 /** A PUBLISH in stored form. `bytes` are owned by whoever holds the frame and never change. */
 export type StoredFrame = {
   readonly bytes: Buffer;
@@ -101,9 +104,7 @@ export class InboundPublish {
 export function decodePropertiesAt(frame: Buffer, offset: number, length: number): Properties {
   if (length === 0) return noProperties;
   const lengthOffset = offset - varintSize(length);
-  const reader = new PacketReader(frame, lengthOffset, offset + length, {
-    refuseControlCharacters: false,
-  });
+  const reader = new PacketReader(frame, lengthOffset, offset + length, anyText);
   return decodeProperties(reader, packetTypes.publish, Number.POSITIVE_INFINITY);
 }
 

@@ -4,9 +4,8 @@
 // Same rules as `decodeProperties`, which stays the readable form: a property test holds the two
 // together.
 
-import { malformed, protocolError, topicAliasInvalid } from "../errors.ts";
+import { malformed, protocolError, quotaExceeded, topicAliasInvalid } from "../errors.ts";
 import { checkResponseTopic, type DecodeContext } from "./decode-context.ts";
-import { tooManyUserProperties } from "./properties.ts";
 import { decodeText, hasControlCharacters } from "./reader.ts";
 
 /** Offsets are in the buffer walked; 0 where the property is absent. */
@@ -48,7 +47,7 @@ export function skimPublishProperties(
     const id = bytes[offset++] as number;
     if (id === userPropertyId) {
       if (pairs++ === context.userPropertiesMax) {
-        throw tooManyUserProperties(context.userPropertiesMax);
+        throw quotaExceeded("user properties", context.userPropertiesMax);
       }
       offset = skipText(bytes, offset, end, context);
       offset = skipText(bytes, offset, end, context);

@@ -9,7 +9,10 @@ import { malformed, mqttErrors } from "../errors.ts";
 import { reason } from "./reasons.ts";
 
 /** What is refused beyond the standard. */
-export type TextPolicy = { readonly refuseControlCharacters: boolean };
+export type TextPolicy = {
+  readonly refuseControlCharacters: boolean;
+  readonly topicLevelsMax: number;
+};
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
 const controlCharacters = /[\u0001-\u001f\u007f-\u009f]/;
@@ -123,9 +126,15 @@ export class PacketReader {
 export function checkTopicName(topic: string, policy: TextPolicy, what: string): void {
   if (topic.includes("+") || topic.includes("#")) throw malformed(`wildcard in ${what}`);
   if (policy.refuseControlCharacters && hasControlCharacters(topic)) {
-    const reasonCode = reason.topicNameInvalid;
-    throw mqttErrors.topicNameInvalid({ reasonCode, what: "control characters" });
+    throw topicNameInvalid("control characters");
   }
+  let levels = 1;
+  for (let at = topic.indexOf("/"); at >= 0; at = topic.indexOf("/", at + 1)) levels++;
+  if (levels > policy.topicLevelsMax) throw topicNameInvalid(`${levels} levels`);
+}
+
+function topicNameInvalid(what: string): Error {
+  return mqttErrors.topicNameInvalid({ reasonCode: reason.topicNameInvalid, what });
 }
 
 /** The text of `bytes[start, end)`. @throws MQTT_PACKET_MALFORMED. */

@@ -81,6 +81,17 @@ export const reasonsOf = {
   authOfServer: new Set<ReasonCode>([0x00, 0x18]),
 } as const;
 
+/** The reason as CONNACK can say it: some are only for connections that were accepted. */
+export function connackReason(code: ReasonCode): ReasonCode {
+  if (reasonsOf.connack.has(code)) return code;
+  return code === reason.serverShuttingDown ? reason.serverUnavailable : reason.unspecifiedError;
+}
+
+/** The reason as a server's DISCONNECT can say it. */
+export function disconnectReason(code: ReasonCode): ReasonCode {
+  return reasonsOf.disconnectOfServer.has(code) ? code : reason.unspecifiedError;
+}
+
 const returnCodes = new Map<ReasonCode, number>([
   [reason.success, 0],
   [reason.unsupportedProtocolVersion, 1],
@@ -94,7 +105,7 @@ const returnCodes = new Map<ReasonCode, number>([
 
 /** The 3.1.1 CONNACK return code of a reason; undefined where there is none: just close. */
 export function connackReturnCode(code: ReasonCode): number | undefined {
-  return returnCodes.get(code);
+  return returnCodes.get(connackReason(code));
 }
 
 const names = new Map<ReasonCode, string>(
