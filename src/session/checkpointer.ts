@@ -1,0 +1,142 @@
+// When the changes of attached sessions are written: eager and coalescing. A change waits about
+// 50 ms for others, longer under load (as long as the keys of the last round take at the
+// configured rate, at most 1 s); what sending waits for is written in the same turn. All dirty
+// sessions of a state shard share its writes.
+//
+// A failed write keeps the session dirty and is tried again, slower each time; the connection is
+// never the victim. A session whose claim was lost is told so (`fenced`).
+
+import type { Cancel, Clock, CodedError, Logger } from "../base/index.ts";
+import { isCodedError } from "../base/index.ts";
+import type { SessionCounters, SessionSettings } from "./settings.ts";
+import type { BuiltWrites, StateWriter } from "./state-writer.ts";
+
+/** A session with changes. */
+export interface Checkpointed {
+  readonly clientId: string;
+  /** Takes the changes since the last call; undefined when there are none. */
+  collect(): (BuiltWrites & { settle(error: CodedError | undefined): void }) | undefined;
+  /** Another owner holds the session. */
+  fenced(): void;
+}
+
+export class Checkpointer {
+  readonly #writer: StateWriter;
+  readonly #clock: Clock;
+  readonly #settings: SessionSettings;
+  readonly #counters: SessionCounters;
+  readonly #logger: Logger;
+  #dirty = new Set<Checkpointed>();
+  #timer: Cancel | undefined;
+  #timerDueMs = 0;
+  #urgentScheduled = false;
+  #lastRoundKeys = 0;
+  #failures = 0;
+
+  constructor(
+    writer: StateWriter,
+    components: { clock: Clock; counters: SessionCounters; logger: Logger },
+    settings: SessionSettings,
+  ) {
+    this.#writer = writer;
+    this.#clock = components.clock;
+    this.#counters = components.counters;
+    this.#logger = components.logger;
+    this.#settings = settings;
+  }
+
+  get writer(): StateWriter {
+    return this.#writer;
+  }
+
+  /** The session has changes; `urgent` when it waits for them to be durable. */
+  mark(session: Checkpointed, urgent: boolean): void {
+    this.#dirty.add(session);
+    if (!urgent || this.#failures > 0) {
+      this.#arm(this.#delayMs());
+      return;
+    }
+    if (this.#urgentScheduled) return;
+    this.#urgentScheduled = true;
+    this.#clock.soon(() => {
+      this.#urgentScheduled = false;
+      this.#round();
+    });
+  }
+
+  /** The session is gone or writes its own last state. */
+  forget(session: Checkpointed): void {
+    this.#dirty.delete(session);
+  }
+
+  stop(): void {
+    this.#timer?.();
+    this.#timer = undefined;
+    this.#dirty.clear();
+  }
+
+  #delayMs(): number {
+    const settings = this.#settings;
+    if (this.#failures > 0) {
+      const backoff = settings.retryDelayMs * 2 ** Math.min(this.#failures - 1, 16);
+      return Math.min(backoff, settings.retryDelayMsMax);
+    }
+    const paceMs = (this.#lastRoundKeys / settings.checkpointKeysPerS) * 1000;
+    return Math.min(settings.checkpointDelayMsMax, Math.max(settings.checkpointDelayMs, paceMs));
+  }
+
+  #arm(delayMs: number): void {
+    if (this.#timer !== undefined) return;
+    this.#timerDueMs = this.#clock.elapsedMs() + delayMs;
+    this.#timer = this.#clock.schedule(delayMs, () => {
+      this.#timer = undefined;
+      this.#round();
+    });
+  }
+
+  /** Hands every dirty session to the writer. */
+  #round(): void {
+    const sessions = this.#dirty;
+    this.#dirty = new Set();
+    this.#lastRoundKeys = 0;
+    for (const session of sessions) this.#submit(session);
+  }
+
+  #submit(session: Checkpointed): void {
+    let settle: ((error: CodedError | undefined) => void) | undefined;
+    this.#writer.submit({
+      build: () => {
+        const collected = session.collect();
+        if (collected === undefined) return undefined;
+        settle = (error) => collected.settle(error);
+        this.#lastRoundKeys += collected.writes.length;
+        return collected;
+      },
+      done: (error) => {
+        settle?.(error);
+        if (error === undefined) {
+          if (settle !== undefined) this.#failures = 0;
+        } else {
+          this.#failed(session, error);
+        }
+      },
+    });
+  }
+
+  #failed(session: Checkpointed, error: CodedError): void {
+    if (isCodedError(error, "STORE_GUARD_FAILED")) {
+      this.#counters.sessionsFenced++;
+      this.#logger.warn("session.fenced", { clientId: session.clientId });
+      session.fenced();
+      return;
+    }
+    // Every session of a failed write comes here; one step of the backoff is enough.
+    if (this.#failures === 0 || this.#clock.elapsedMs() >= this.#timerDueMs) this.#failures++;
+    this.#counters.writesFailed++;
+    if (this.#timer === undefined) {
+      this.#logger.error("session.checkpoint_failed", { attempt: this.#failures, error });
+    }
+    this.#dirty.add(session);
+    this.#arm(this.#delayMs());
+  }
+}
