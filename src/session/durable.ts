@@ -227,9 +227,9 @@ export class DurableSession
     if (this.#stopped || !this.#hasChanges()) return undefined;
     const changes = this.#outbound.table.collect();
     const jobs = this.#jobs.collect();
-    const { store } = this.#context;
+    const { store, clock } = this.#context;
     const ids = this.#reservation.wanted
-      ? this.#reservation.renewal(store.tail(), this.#cursor)
+      ? this.#reservation.renewal({ tail: store.tail(), wallUs: clock.wallUs() }, this.#cursor)
       : undefined;
     this.#cursorChanged = false;
     const writes = this.#writes(changes, jobs, ids);
@@ -373,10 +373,9 @@ export class DurableSession
     // At most once: what may have been sent at QoS 0 is not sent again.
     if (choice.qos === 0 && choice.owed && inDoubt) return true;
     if (choice.owed && choice.qos < 2 && !this.#reservation.allows(shard, ttv.timeUs)) return false;
-    // A QoS 2 message that is not bound was never sent.
-    const dup = inDoubt && choice.qos === 1;
+    // At QoS 2 too: before its options changed it may have been sent at QoS 1.
     const source = { kind: "log", ref: { ...ttv.ref } } as const;
-    if (this.#outbound.dispatch({ message: ttv, choice, source, dup }) === "wait") {
+    if (this.#outbound.dispatch({ message: ttv, choice, source, dup: inDoubt }) === "wait") {
       if (choice.qos !== 0 || this.#outbound.blocked) return false;
       this.#context.counters.qos0Dropped++;
     }
@@ -400,8 +399,7 @@ export class DurableSession
     if (subscription.noLocal && message.publisher === this.clientId) return "taken";
     const choice = chooseRetained(message, subscription);
     const source = { kind: "retained", message } as const;
-    const again = dup && choice.qos === 1;
-    const outcome = this.#outbound.dispatch({ message, choice, source, dup: again });
+    const outcome = this.#outbound.dispatch({ message, choice, source, dup });
     if (this.#reservation.wanted) this.#changed(this.#reservation.urgent);
     return outcome;
   }

@@ -30,7 +30,7 @@ import {
   encodeLive,
   encodeWill,
 } from "./core/records.ts";
-import { Reservation } from "./core/reservation.ts";
+import { type Horizon, Reservation } from "./core/reservation.ts";
 import { DurableSession } from "./durable.ts";
 import { sessionErrors } from "./errors.ts";
 import { duePrefix, livePrefix, sessionKeys, subscriptionPrefix } from "./keys.ts";
@@ -234,7 +234,7 @@ export class SessionRegistry implements Sessions {
     const claim = this.#claimRecord(request, 0);
     const cursor = this.#context.store.tail();
     const reservation = this.#createReservation(link, undefined);
-    const ids = reservation.renewal(cursor, cursor);
+    const ids = reservation.renewal(this.#horizon(), cursor);
     const writes: MapWrite[] = [
       { key: keys.cursor, value: encodeCursor(cursor) },
       { key: keys.ids, value: encodeIds(ids) },
@@ -272,7 +272,7 @@ export class SessionRegistry implements Sessions {
     const { keys } = stored;
     const claim = this.#claimRecord(request, stored.incarnation);
     const reservation = this.#createReservation(link, stored);
-    const ids = reservation.renewal(this.#context.store.tail(), stored.cursor);
+    const ids = reservation.renewal(this.#horizon(), stored.cursor);
     const fire =
       willToFire === undefined
         ? undefined
@@ -320,6 +320,11 @@ export class SessionRegistry implements Sessions {
       { key: keys.live, value: live },
       { key: keys.will, value: will === undefined ? undefined : encodeWill(will) },
     ];
+  }
+
+  #horizon(): Horizon {
+    const { store, clock } = this.#context;
+    return { tail: store.tail(), wallUs: clock.wallUs() };
   }
 
   #createReservation(link: SessionLink, stored: StoredSession | undefined): Reservation {

@@ -20,6 +20,9 @@ export type ReservationSettings = {
   readonly sentAheadUs: number;
 };
 
+/** Where the shards stand now. */
+export type Horizon = { readonly tail: ReadonlyMap<number, number>; readonly wallUs: number };
+
 export class Reservation {
   readonly ids: PacketIds;
   readonly #settings: ReservationSettings;
@@ -81,12 +84,13 @@ export class Reservation {
   }
 
   /** The record that reserves anew from here. */
-  renewal(tail: ReadonlyMap<number, number>, cursor: ReadonlyMap<number, number>): IdsRecord {
+  renewal(at: Horizon, cursor: ReadonlyMap<number, number>): IdsRecord {
     this.#wanted = false;
     this.#urgent = false;
     const sentUntil = new Map<number, number>();
-    for (const [shard, timeUs] of tail) {
-      const ahead = timeUs + this.#settings.sentAheadUs;
+    for (const [shard, timeUs] of at.tail) {
+      // The next commit time is hardly below the wall clock: an idle shard's tail is long past.
+      const ahead = Math.max(timeUs, at.wallUs) + this.#settings.sentAheadUs;
       sentUntil.set(shard, Math.max(ahead, this.#sentUntil.get(shard) ?? 0));
     }
     const next = this.ids.next;
