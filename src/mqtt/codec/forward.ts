@@ -12,7 +12,7 @@ import type { MqttVersion, Qos } from "./packets.ts";
 import { packetTypes } from "./packets.ts";
 import type { StoredFrame } from "./publish-frame.ts";
 import { aliasPropertyBytes } from "./publish-properties.ts";
-import { putVarint, varintSize } from "./writer.ts";
+import { putBytes, putVarint, varintSize } from "./writer.ts";
 
 export type ForwardOptions = {
   /** Form of the receiver. */
@@ -176,10 +176,10 @@ function writeRebuilt(
   target[offset] = firstByteOf(options);
   let at = putVarint(target, offset + 1, remaining);
   at = target.writeUInt16BE(plan.outTopicLength, at);
-  if (plan.outTopicLength > 0) at += bytes.copy(target, at, plan.topicStart, plan.topicEnd);
+  if (plan.outTopicLength > 0) at = putBytes(target, at, bytes, plan.topicStart, plan.topicEnd);
   if (options.qos > 0) at = target.writeUInt16BE(options.packetId, at);
   if (options.version === 5) at = writeProperties(stored, options, target, at);
-  return at + bytes.copy(target, at, plan.propertiesEnd);
+  return putBytes(target, at, bytes, plan.propertiesEnd, bytes.length);
 }
 
 function writeProperties(
@@ -191,7 +191,7 @@ function writeProperties(
   const { remainingExpiryS, topicAlias } = options;
   let at = putVarint(target, offset, plan.outPropertiesLength);
   const copied = at - plan.propertiesStart;
-  at += stored.bytes.copy(target, at, plan.propertiesStart, plan.propertiesEnd);
+  at = putBytes(target, at, stored.bytes, plan.propertiesStart, plan.propertiesEnd);
   if (remainingExpiryS !== undefined) {
     if (plan.addsExpiry) {
       target[at] = messageExpiryId;
