@@ -99,7 +99,6 @@ function loggerFor(settings: Settings, io: Io): NodeLogger {
 
 function factsOf(node: RunningNode, io: Io): Parameters<typeof bannerLines>[0] {
   const { settings, dataDir } = node;
-  const groups = Object.entries(settings.groups);
   return {
     version,
     listeners: node.listeners,
@@ -108,7 +107,6 @@ function factsOf(node: RunningNode, io: Io): Parameters<typeof bannerLines>[0] {
     freeBytes: dataDir.space.freeBytes,
     totalBytes: dataDir.space.totalBytes,
     fileSystem: dataDir.space.type,
-    intervalGroups: groups.filter(([, { fsync }]) => fsync === "interval").map(([name]) => name),
     command: io.command,
     readyMs: node.readyMs,
   };
