@@ -10,7 +10,7 @@
 // reads go on): close it and open it again; the failed batch may then be there or not.
 // Every call on a closed store or cursor fails with KV_CLOSED.
 
-import { defineErrors } from "../base/errors.ts";
+import { defineErrors } from "../base/index.ts";
 
 export const kvErrors = defineErrors({
   locked: {

@@ -67,6 +67,16 @@ export type AppendRequest = {
   readonly keep: boolean;
   /** For QoS 2 publishes of durable sessions: recorded in the same entry as the message. */
   readonly evidence: (PublisherClaim & { readonly packetId: number }) | undefined;
+  /** Makes a repeat of the same sequence an answer instead of a second TTV. */
+  readonly writer?: WriterStamp;
+};
+
+/** One append of a named writer, opened with `Store.openWriter`. */
+export type WriterStamp = {
+  readonly name: string;
+  readonly epoch: number;
+  /** From 1, without gaps. */
+  readonly sequence: number;
 };
 
 /**
@@ -249,6 +259,8 @@ export interface Store {
 
   /** Routes by topic to a database and by publisher to a shard. `done` in commit order. */
   append(request: AppendRequest, done: AppendDone): void;
+  /** Opens a writer on the shard of `publisher`; its epoch refuses whoever opened it before. */
+  openWriter(name: string, publisher: string): Promise<number>;
   /** Why appends would not be taken now: full disk, quota, write buffer at its brim, failure. */
   readonly refusal: CodedError | undefined;
   /** Calls back once when `refusal` has become undefined. */

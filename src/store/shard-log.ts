@@ -23,16 +23,13 @@ export interface ShardLog {
   /** Damage found when the log was opened, as far as it concerns this shard. */
   readonly gaps: readonly LogGap[];
   /** Reads durable entries from `fromIndex` on, before the first `propose`. */
-  replay(
-    fromIndex: number,
-    visit: (entry: ShardEntry) => void | Promise<void>,
-  ): Promise<void>;
+  replay(fromIndex: number, visit: (entry: ShardEntry) => void | Promise<void>): Promise<void>;
   /** From now on committed entries go to `onCommitted`; proposals are taken from `nextIndex`. */
   start(nextIndex: number, handlers: ShardLogHandlers): void;
   /** Takes over `payload`. Returns the entry's index. */
   propose(kind: number, version: number, payload: Buffer): number;
   /** Entries up to `index` are in the shard's checkpoint. */
-  release(index: number): Promise<void>;
+  release(index: number): void;
   readonly bytesSinceRelease: number;
 }
 
@@ -57,7 +54,7 @@ export class LocalLog implements ShardLog {
     this.#log = log;
     this.#epoch = epoch;
     this.#logger = logger;
-    this.gaps = log.gaps.filter((gap) => gap.shard === shard);
+    this.gaps = log.gapsOf(shard);
   }
 
   get lastIndex(): number {
@@ -101,8 +98,8 @@ export class LocalLog implements ShardLog {
     return index;
   }
 
-  release(index: number): Promise<void> {
-    return this.#log.release(this.shard, index);
+  release(index: number): void {
+    if (index > 0) this.#log.release(this.shard, index);
   }
 
   #fail(error: Error): void {

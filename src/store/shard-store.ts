@@ -31,6 +31,8 @@ export const firstCheckpoint: CheckpointRecord = { index: 0, timeUs: 0, epoch: 1
 export const rowPrefix = {
   checkpoint: 0x63, // c
   generation: 0x67, // g
+  nextGeneration: 0x6e, // n
+  dropped: 0x64, // d
   writer: 0x77, // w
   evidence: 0x65, // e
   owner: 0x6f, // o
@@ -64,10 +66,7 @@ export class ShardStore {
   }
 
   /** Commits a checkpoint with the rows that changed since the last one. */
-  async commit(
-    checkpoint: CheckpointRecord,
-    addRows: (batch: KvBatch) => void,
-  ): Promise<void> {
+  async commit(checkpoint: CheckpointRecord, addRows: (batch: KvBatch) => void): Promise<void> {
     const batch = this.#kv.batch();
     addRows(batch);
     batch.put(checkpointKey, encodeCheckpoint(checkpoint));

@@ -17,7 +17,7 @@ import {
   toError,
 } from "../base/index.ts";
 import type { KvBatch } from "../kv/index.ts";
-import type { CommitClock } from "./core/commit-time.ts";
+import type { CommitClock } from "./commit-clock.ts";
 import { storeErrors } from "./errors.ts";
 import type { ShardEntry, ShardLog } from "./shard-log.ts";
 import type { RecoveryPoint, ShardStore } from "./shard-store.ts";
@@ -53,6 +53,8 @@ export type ShardParts = {
   /** Asks for a call of `flush` at the end of this turn. */
   readonly endTurn: (shard: Shard) => void;
   readonly phase: (name: string) => void;
+  /** The log will never take an entry again. */
+  readonly onFailure: (error: CodedError) => void;
 };
 
 export const shardCounterHelp = {
@@ -97,7 +99,7 @@ export class Shard {
     this.#appliedUs = timeUs;
     this.#epoch = epoch;
     this.#recoveries = recoveries;
-    parts.time.observe(timeUs);
+    parts.time.learn(timeUs);
   }
 
   /** Commit time of the last applied item. */
@@ -133,18 +135,20 @@ export class Shard {
   async recover(): Promise<void> {
     const { log, machine } = this.#parts;
     let expected = this.#appliedIndex + 1;
+    // A log that ends below the checkpoint has lost nothing that is needed: it goes on above it.
+    log.release(this.#appliedIndex);
     await log.replay(expected, async (entry) => {
-      if (entry.index > expected) this.#parts.logger.warn("store.entries_missing", {
-        shard: this.number,
-        fromIndex: expected,
-        toIndex: entry.index - 1,
-      });
+      if (entry.index > expected)
+        this.#parts.logger.warn("store.entries_missing", {
+          shard: this.number,
+          fromIndex: expected,
+          toIndex: entry.index - 1,
+        });
       expected = entry.index + 1;
       await this.#replayEntry(entry, machine);
     });
-    const lostTo = log.gaps.map((gap) => gap.toIndex ?? gap.fromIndex);
-    const nextIndex = Math.max(expected, ...lostTo.map((index) => index + 1));
-    log.start(nextIndex, {
+    this.#parts.time.claim();
+    log.start(expected, {
       onCommitted: (entry) => this.#commit(entry),
       onFailed: (error) => this.fail(storeErrors.failed({ reason: error.message }, error)),
     });
@@ -192,6 +196,7 @@ export class Shard {
   fail(error: CodedError): void {
     if (this.#failure !== undefined) return;
     this.#failure = error;
+    this.#parts.onFailure(error);
     this.flush();
     for (const { dones } of this.#waiting.splice(0)) for (const done of dones) done(error);
   }
@@ -232,7 +237,7 @@ export class Shard {
     }
     image.finish(true);
     this.counters.checkpoints++;
-    await log.release(record.index);
+    log.release(record.index);
     phase("checkpoint.released");
   }
 
@@ -274,7 +279,7 @@ export class Shard {
       if (ready !== undefined) await ready;
       machine.apply(kind, timeUs, reader);
       this.#appliedUs = timeUs;
-      this.#parts.time.observe(timeUs);
+      this.#parts.time.learn(timeUs);
     }
     this.#appliedIndex = entry.index;
     this.counters.entriesApplied++;

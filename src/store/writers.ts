@@ -6,15 +6,9 @@
 
 import { ByteReader, ByteWriter } from "../base/index.ts";
 import type { KvBatch } from "../kv/index.ts";
+import type { WriterStamp } from "./api.ts";
 import { storeErrors } from "./errors.ts";
 import { rowPrefix, type ShardStore } from "./shard-store.ts";
-
-export type WriterStamp = {
-  readonly name: string;
-  readonly epoch: number;
-  /** From 1, without gaps. */
-  readonly sequence: number;
-};
 
 type Writer = {
   epoch: number;

@@ -119,6 +119,23 @@ export function covers(outer: TopicFilter, inner: TopicFilter): boolean {
   return wide.length === narrow.length;
 }
 
+/** True when some topic is matched by both. */
+export function intersects(one: TopicFilter, other: TopicFilter): boolean {
+  const a = one.words;
+  const b = other.words;
+  if (isWildcard(a[0]) && b[0]?.startsWith("$")) return false;
+  if (isWildcard(b[0]) && a[0]?.startsWith("$")) return false;
+  for (let level = 0; level < a.length && level < b.length; level++) {
+    const [mine, theirs] = [a[level], b[level]];
+    if (mine === "#" || theirs === "#") return true;
+    if (mine !== theirs && mine !== "+" && theirs !== "+") return false;
+  }
+  // What is longer may end in "#", which takes the parent level too.
+  if (a.length === b.length) return true;
+  const rest = a.length > b.length ? a.slice(b.length) : b.slice(a.length);
+  return rest.length === 1 && rest[0] === "#";
+}
+
 const rootHash: readonly string[] = ["+", "#"];
 
 function isWildcard(word: string | undefined): boolean {

@@ -3,6 +3,7 @@ export * from "./errors.ts";
 export {
   covers,
   formatSubscriptionFilter,
+  intersects,
   matches,
   parseSubscriptionFilter,
   parseTopicFilter,

@@ -3,6 +3,7 @@ import { expect, test } from "vitest";
 import {
   covers,
   FilterTrie,
+  intersects,
   matches,
   parseTopicFilter,
   splitTopic,
@@ -83,6 +84,17 @@ test("a filter covers another exactly when no topic of the other escapes it", ()
     fc.property(filter, filter, (outer, inner) => {
       const escapes = allTopics.some((words) => matches(inner, words) && !matches(outer, words));
       expect(covers(outer, inner)).toBe(!escapes);
+    }),
+    { numRuns: 500 },
+  );
+});
+
+test("two filters intersect exactly when some topic is matched by both", () => {
+  fc.assert(
+    fc.property(filter, filter, (one, other) => {
+      const both = allTopics.some((words) => matches(one, words) && matches(other, words));
+      expect(intersects(one, other)).toBe(both);
+      expect(intersects(other, one)).toBe(both);
     }),
     { numRuns: 500 },
   );

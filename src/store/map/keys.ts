@@ -10,9 +10,12 @@ const separator = "\0";
 /** Greater than the separator and smaller than any character a level may begin with. */
 const afterSeparator = "\x01";
 
-/** Foreign text as one level: no "/", no U+0000; "%" marks what was replaced. */
+/** Foreign text as one level without "/", U+0000 or wildcards; "%" marks what was replaced. */
 export function escapeLevel(text: string): string {
-  return text.replace(/[%/\0]/g, (char) => `%${char.charCodeAt(0).toString(16).padStart(2, "0")}`);
+  return text.replace(
+    /[%/+#\0]/g,
+    (char) => `%${char.charCodeAt(0).toString(16).padStart(2, "0")}`,
+  );
 }
 
 export function unescapeLevel(level: string): string {

@@ -13,12 +13,19 @@ import {
   type Counters,
   createCounters,
 } from "../../base/index.ts";
-import type { MapEntry, MapGuard, MapShard as MapShardFace, MapTransaction, MapWrite } from "../api.ts";
+import { parseTopicFilter } from "../../topic/index.ts";
+import type {
+  MapEntry,
+  MapGuard,
+  MapShard as MapShardFace,
+  MapTransaction,
+  MapWrite,
+} from "../api.ts";
+import { putRecord, type ReadRecord, RecentWrites } from "../core/conflicts.ts";
 import { storeErrors } from "../errors.ts";
 import { asCodedError } from "../evidence.ts";
 import type { CheckpointImage, Shard, ShardMachine } from "../shard.ts";
 import type { MapSlab } from "./map-slab.ts";
-import type { RecentWrites } from "./recent-writes.ts";
 import { type Commit, runTransaction } from "./transaction.ts";
 import type { Version } from "./value.ts";
 
@@ -42,21 +49,25 @@ type Decision = {
 export class MapShard implements MapShardFace, ShardMachine {
   readonly counters: Counters<typeof mapCounterHelp> = createCounters(mapCounterHelp);
   readonly #slab: MapSlab;
-  readonly #recent: RecentWrites;
+  #recent = new RecentWrites(0);
   readonly #proposed = new Map<string, Version>();
   readonly #queue: Decision[] = [];
+  #onApplied: Array<() => void> = [];
   #pumping = false;
   #shard: Shard | undefined;
 
-  constructor(slab: MapSlab, recent: RecentWrites) {
+  constructor(slab: MapSlab) {
     this.#slab = slab;
-    this.#recent = recent;
   }
 
   /** Closes the circle of shard and machine; called once, before anything else. */
   attach(shard: Shard): void {
     this.#shard = shard;
-    this.#recent.begin(shard.appliedUs);
+  }
+
+  /** Replay is over: transactions read from now on, and are judged by writes from now on. */
+  claim(): void {
+    this.#recent = new RecentWrites(this.appliedUs);
   }
 
   get number(): number {
@@ -104,9 +115,21 @@ export class MapShard implements MapShardFace, ShardMachine {
   }
 
   transact<T>(body: (tx: MapTransaction) => Promise<T>): Promise<{ timeUs: number; value: T }> {
-    return runTransaction(this, body, (commit) => this.#commitTransaction(commit), () => {
-      this.counters.conflicts++;
-    });
+    return runTransaction(
+      this,
+      body,
+      (commit) => this.#commitTransaction(commit),
+      () => {
+        this.counters.conflicts++;
+        return this.#applied();
+      },
+    );
+  }
+
+  /** Resolves when what is proposed now has been applied: only then can a read see it. */
+  #applied(): Promise<void> {
+    if (this.#proposed.size === 0) return Promise.resolve();
+    return new Promise((resolve) => this.#onApplied.push(resolve));
   }
 
   // -------------------------------------------------------------- deciding
@@ -171,7 +194,7 @@ export class MapShard implements MapShardFace, ShardMachine {
     for (const { key, value } of writes) {
       const bytes = value === undefined ? undefined : Buffer.from(value);
       this.#proposed.set(key, { timeUs, value: bytes });
-      this.#recent.note(key, timeUs);
+      this.#recent.record(putRecord(key, timeUs));
     }
     // Proposed at once: a store append of the same turn must come behind it in the log.
     this.shard.flush();
@@ -201,7 +224,7 @@ export class MapShard implements MapShardFace, ShardMachine {
   }
 
   #checkTransaction(commit: Commit): CodedError | undefined {
-    if (!this.#recent.isUnchanged(commit.reads, commit.readUs)) {
+    if (this.#recent.check(readRecords(commit), commit.readUs) !== undefined) {
       return storeErrors.txConflict({ attempts: commit.attempt });
     }
     for (const key of commit.present) {
@@ -232,7 +255,10 @@ export class MapShard implements MapShardFace, ShardMachine {
   }
 
   dispatch(): void {
-    // Watchers of maps come with the watch room.
+    if (this.#onApplied.length === 0) return;
+    const waiting = this.#onApplied;
+    this.#onApplied = [];
+    for (const resolve of waiting) resolve();
   }
 
   beforeReplay(): Promise<void> | undefined {
@@ -250,6 +276,20 @@ export class MapShard implements MapShardFace, ShardMachine {
   close(): Promise<void> {
     return this.#slab.close();
   }
+}
+
+/** Keys are longer than topics: only their wildcards matter here. */
+const branchLimits = { levelsMax: 65_535, controlCharacters: "allow" } as const;
+
+/** Whole values are read, whatever their time. A prefix is covered by the filter of its branch. */
+function readRecords(commit: Commit): ReadRecord[] {
+  const always = { fromUs: 0, toUs: Number.MAX_SAFE_INTEGER };
+  const keys = commit.reads.keys.map((target) => ({ target, ...always }));
+  const branches = commit.reads.prefixes.map((prefix) => {
+    const branch = prefix.slice(0, prefix.lastIndexOf("/") + 1);
+    return { target: parseTopicFilter(`${branch}#`, branchLimits), ...always };
+  });
+  return [...keys, ...branches];
 }
 
 function encodeWrites(writer: ByteWriter, writes: readonly MapWrite[]): void {

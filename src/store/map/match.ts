@@ -64,11 +64,7 @@ function scanPage(
   return skipTo;
 }
 
-function judge(
-  prefix: string,
-  levels: readonly string[],
-  filterWords: readonly string[],
-): Verdict {
+function judge(prefix: string, levels: readonly string[], filterWords: readonly string[]): Verdict {
   const wide = filterWords[filterWords.length - 1] === "#";
   const fixed = wide ? filterWords.length - 1 : filterWords.length;
   const first = filterWords[0];

@@ -30,12 +30,16 @@ export interface TransactionSource {
   list(prefix: string, options: { countMax: number }): Promise<MapEntry[]>;
 }
 
-/** Runs `body` until its commit meets no conflict. @throws STORE_TX_CONFLICT after 8 attempts. */
+/**
+ * Runs `body` until its commit meets no conflict; `onConflict` resolves when reading again can show
+ * something new.
+ * @throws STORE_TX_CONFLICT after 8 attempts.
+ */
 export async function runTransaction<T>(
   source: TransactionSource,
   body: (tx: MapTransaction) => Promise<T>,
   commit: (commit: Commit) => Promise<number>,
-  onConflict: () => void,
+  onConflict: () => Promise<void>,
 ): Promise<{ timeUs: number; value: T }> {
   for (let attempt = 1; ; attempt++) {
     const tx = new Transaction(source, attempt);
@@ -44,7 +48,7 @@ export async function runTransaction<T>(
       return { timeUs: await commit(tx.finish()), value };
     } catch (error) {
       if (!isCodedError(error, "STORE_TX_CONFLICT") || attempt >= attemptsMax) throw error;
-      onConflict();
+      await onConflict();
     }
   }
 }

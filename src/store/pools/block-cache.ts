@@ -5,19 +5,21 @@
 import { type Counters, createCounters, createLru, type Lru } from "../../base/index.ts";
 import type { TtvBatch } from "../layout/ttv-view.ts";
 
+/** A batch that is wholly in memory, with what it costs. */
+export type CachedBatch = TtvBatch & { readonly memoryBytes: number };
+
 export const blockCacheCounterHelp = {
   blocksRead: "blocks read from disk",
   blocksShared: "blocks answered from the cache or from a read under way",
 };
 
 export class BlockCache {
-  readonly counters: Counters<typeof blockCacheCounterHelp> =
-    createCounters(blockCacheCounterHelp);
-  readonly #cache: Lru<TtvBatch>;
-  readonly #reads = new Map<string, Promise<TtvBatch>>();
+  readonly counters: Counters<typeof blockCacheCounterHelp> = createCounters(blockCacheCounterHelp);
+  readonly #cache: Lru<CachedBatch>;
+  readonly #reads = new Map<string, Promise<CachedBatch>>();
 
   constructor(bytesMax: number) {
-    this.#cache = createLru(bytesMax, (batch) => batch.sizeBytes);
+    this.#cache = createLru(bytesMax, (batch) => batch.memoryBytes);
   }
 
   get sizeBytes(): number {
@@ -25,7 +27,7 @@ export class BlockCache {
   }
 
   /** The cached batch, or a read of it. `key` is unique for the bytes read, for ever. */
-  get(key: string, read: () => Promise<TtvBatch>): TtvBatch | Promise<TtvBatch> {
+  get(key: string, read: () => Promise<CachedBatch>): CachedBatch | Promise<CachedBatch> {
     const cached = this.#cache.get(key);
     if (cached !== undefined) {
       this.counters.blocksShared++;

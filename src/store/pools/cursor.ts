@@ -5,23 +5,29 @@
 // Heads are opened lazily: a stream costs an index look-up before its first block is read, and a
 // block whose summary cannot match is never read. Generations follow each other.
 
-import type { DeliverableTtv } from "../api.ts";
+import type { DeliverableTtv, MissedReport } from "../api.ts";
 import type { PlannedStream } from "../core/lts.ts";
-import type { TtvBatch } from "../layout/ttv-view.ts";
-import { summaryMayMatch } from "../layout/summary.ts";
-import { toTtv } from "../layout/ttv-view.ts";
-import type { BatchRef, ShardSource, SlabSource } from "./source.ts";
+import type { Structure } from "../core/structure.ts";
+import { toDeliverable } from "../deliverable.ts";
+import { LostBatch } from "../layout/lost-batch.ts";
+import { mayMatch } from "../layout/summary.ts";
+import { indexAfter, matchTopics, type TopicMatch, type TtvBatch } from "../layout/ttv-view.ts";
 import type { FilterUse } from "./filter-use.ts";
+import type { BatchRef, ShardSource, SlabSource } from "./source.ts";
 
 type Wanted = { readonly use: FilterUse; readonly residual: PlannedStream["residual"] };
 
 type Head = {
   readonly stream: number;
+  readonly structure: Structure;
   readonly wanted: Wanted[];
   ref: BatchRef | undefined;
   /** The batch that is open, and the index of its next candidate. */
   batch: TtvBatch | undefined;
   at: number;
+  /** What each of `wanted` matches in the batch, made when `topicCount` was what is kept. */
+  topicMatches: TopicMatch[];
+  topicCount: number;
   /** No TTV of this head is earlier. */
   nextUs: number;
 };
@@ -36,6 +42,7 @@ export class ShardCursor {
   #slab: SlabSource | undefined;
   #heads: Head[] = [];
   #item: CursorItem | undefined;
+  #missed: MissedReport | undefined;
 
   constructor(source: ShardSource, uses: readonly FilterUse[], positionUs: number) {
     this.#source = source;
@@ -63,6 +70,13 @@ export class ShardCursor {
   consume(): void {
     if (this.#item !== undefined) this.#positionUs = this.#item.ttv.timeUs;
     this.#item = undefined;
+  }
+
+  /** A damaged block was passed since the last call. */
+  takeMissed(): MissedReport | undefined {
+    const missed = this.#missed;
+    this.#missed = undefined;
+    return missed;
   }
 
   /** Lets go of decoded blocks, for a reader that has no room for a while. */
@@ -93,14 +107,7 @@ export class ShardCursor {
       for (const planned of slab.plan(use.entry.filter)) {
         let head = byStream.get(planned.stream);
         if (head === undefined) {
-          head = {
-            stream: planned.stream,
-            wanted: [],
-            ref: undefined,
-            batch: undefined,
-            at: 0,
-            nextUs: 0,
-          };
+          head = createHead(planned);
           byStream.set(planned.stream, head);
         }
         head.wanted.push({ use, residual: planned.residual });
@@ -131,11 +138,14 @@ export class ShardCursor {
     afterUs: number,
   ): Promise<void> | undefined {
     if (ref === undefined) return undefined;
-    const { firstUs, lastUs } = ref.kind === "memory" ? ref.batch : ref.row;
+    const firstUs = ref.kind === "memory" ? ref.batch.timeUs(0) : ref.row.firstTimeUs;
     if (firstUs > this.untilUs) return undefined;
-    if (ref.kind === "disk" && !mayMatch(head, ref)) return this.#seek(slab, head, lastUs);
+    if (ref.kind === "disk" && !blockMayMatch(head, ref)) {
+      return this.#seek(slab, head, ref.row.lastTimeUs);
+    }
     head.ref = ref;
     head.batch = ref.kind === "memory" ? ref.batch : undefined;
+    head.topicMatches = [];
     head.nextUs = Math.max(firstUs, afterUs + 1);
     head.at = -1;
     this.#push(head);
@@ -154,9 +164,8 @@ export class ShardCursor {
     }
     const batch = head.batch ?? this.#open(slab, head);
     if (batch instanceof Promise) return batch;
-    if (head.at < 0 || batch.timeUs(head.at) < head.nextUs) {
-      head.at = batch.indexAfter(head.nextUs - 1);
-    }
+    if (batch instanceof LostBatch) return this.#passLost(slab, head, batch);
+    if (head.at < 0) head.at = indexAfter(batch, head.nextUs - 1);
     return this.#scan(slab, head, batch);
   }
 
@@ -180,7 +189,7 @@ export class ShardCursor {
     while (head.at < batch.count) {
       const timeUs = batch.timeUs(head.at);
       if (timeUs > this.untilUs) break;
-      const matches = matchesAt(head, batch, timeUs);
+      const matches = matchesAt(head, batch, timeUs, this.#source.number);
       if (matches === undefined) {
         head.at++;
         continue;
@@ -198,7 +207,7 @@ export class ShardCursor {
       return undefined;
     }
     this.#pop();
-    const lastUs = Math.max(batch.lastUs, head.nextUs - 1);
+    const lastUs = Math.max(batch.timeUs(batch.count - 1), head.nextUs - 1);
     if (lastUs >= this.untilUs) return undefined;
     return this.#seek(slab, head, lastUs);
   }
@@ -211,7 +220,21 @@ export class ShardCursor {
       stream: head.stream,
       timeUs,
     };
-    return { ...toTtv(batch, head.at), ref };
+    return toDeliverable(batch, head.structure, head.at, ref);
+  }
+
+  #passLost(slab: SlabSource, head: Head, batch: LostBatch): Promise<void> | undefined {
+    const { firstTimeUs, lastTimeUs, count } = batch.row;
+    this.#missed = {
+      shard: this.#source.number,
+      fromUs: firstTimeUs,
+      toUs: lastTimeUs,
+      count: count + (this.#missed?.count ?? 0),
+      estimated: true,
+      reason: "damaged",
+    };
+    this.#pop();
+    return this.#seek(slab, head, lastTimeUs);
   }
 
   // -------------------------------------------------------------- heap of heads by `nextUs`
@@ -261,15 +284,43 @@ export class ShardCursor {
   }
 }
 
-function mayMatch(head: Head, ref: BatchRef & { kind: "disk" }): boolean {
-  return head.wanted.some(({ residual }) => summaryMayMatch(ref.row.summary, residual));
+function createHead(planned: PlannedStream): Head {
+  return {
+    stream: planned.stream,
+    structure: planned.structure,
+    wanted: [],
+    ref: undefined,
+    batch: undefined,
+    at: -1,
+    topicMatches: [],
+    topicCount: 0,
+    nextUs: 0,
+  };
 }
 
-function matchesAt(head: Head, batch: TtvBatch, timeUs: number): unknown[] | undefined {
+function blockMayMatch(head: Head, ref: BatchRef & { kind: "disk" }): boolean {
+  return head.wanted.some(({ residual }) => mayMatch(ref.row.summary, residual));
+}
+
+/** Contexts of the uses that match the head's candidate; undefined where none does. */
+function matchesAt(
+  head: Head,
+  batch: TtvBatch,
+  timeUs: number,
+  shard: number,
+): unknown[] | undefined {
+  // An open batch meets new topics while it is read.
+  if (head.topicCount !== batch.topicCount || head.topicMatches.length === 0) {
+    head.topicMatches = head.wanted.map(({ residual }) => matchTopics(batch, residual));
+    head.topicCount = batch.topicCount;
+  }
+  const topicId = batch.topicId(head.at);
   let matches: unknown[] | undefined;
-  for (const { use, residual } of head.wanted) {
-    if (timeUs <= use.startUs(batch.shard)) continue;
-    if (!batch.matches(head.at, residual)) continue;
+  for (const [at, { use }] of head.wanted.entries()) {
+    const match = head.topicMatches[at];
+    if (match === "none" || match === undefined) continue;
+    if (match !== "all" && match[topicId] !== 1) continue;
+    if (timeUs <= use.startUs(shard)) continue;
     if (matches === undefined) matches = [use.context];
     else matches.push(use.context);
   }

@@ -1,20 +1,27 @@
 // One subscriber's use of a filter: the shared entry, where its interest begins, and what the
 // subscriber wants back with each match.
 
-import type { Positions, ShardNumber, SubscriberFilter } from "../api.ts";
+import type { DeliverableTtv, Positions, ShardNumber, SubscriberFilter } from "../api.ts";
 import type { FilterEntry, InterestTable } from "./interest.ts";
-import type { SubscriberState } from "./subscriber.ts";
 
 export type UseEntry = FilterEntry<FilterUse>;
 export type UseTable = InterestTable<FilterUse>;
 
+/** Who reads with a filter, as the realtime pool sees it. */
+export interface UseOwner {
+  /** Notes a match of the TTV being dispatched; true for the first one of this owner. */
+  collect(use: FilterUse, shard: ShardNumber, timeUs: number): boolean;
+  /** All matches are noted: takes the TTV if the shard's reader is at the tail. */
+  offerLive(ordinal: number, ttv: DeliverableTtv): void;
+}
+
 export class FilterUse {
   readonly entry: UseEntry;
-  readonly subscriber: SubscriberState;
+  readonly subscriber: UseOwner;
   readonly context: unknown;
   readonly #start: Positions;
 
-  constructor(table: UseTable, subscriber: SubscriberState, filter: SubscriberFilter) {
+  constructor(table: UseTable, subscriber: UseOwner, filter: SubscriberFilter) {
     this.subscriber = subscriber;
     this.context = filter.context;
     this.#start = filter.start;

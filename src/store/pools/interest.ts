@@ -33,9 +33,12 @@ export class InterestTable<Use> implements InterestFace {
   /** By shard ordinal: filters whose row is out of date, removed ones included. */
   readonly #dirty: Array<Set<string>>;
   readonly #flushing: Array<Set<string> | undefined>;
+  readonly #appliedUs: (ordinal: number) => number;
 
-  constructor(shards: readonly ShardNumber[]) {
+  /** `appliedUs`: how far a shard is applied; 0 before it is open. */
+  constructor(shards: readonly ShardNumber[], appliedUs: (ordinal: number) => number) {
     this.#shards = shards;
+    this.#appliedUs = appliedUs;
     for (const [ordinal, shard] of shards.entries()) this.#ordinals.set(shard, ordinal);
     this.#dirty = shards.map(() => new Set());
     this.#flushing = shards.map(() => undefined);
@@ -143,7 +146,10 @@ export class InterestTable<Use> implements InterestFace {
       filter: parseTopicFilter(text, topicLimits),
       refs: 0,
       uses: new Set(),
-      lastMatchUs: this.#shards.map((shard) => start.get(shard) ?? 0),
+      // What was applied before nobody has matched with this filter: it may have matched.
+      lastMatchUs: this.#shards.map((shard, ordinal) =>
+        Math.max(start.get(shard) ?? 0, this.#appliedUs(ordinal)),
+      ),
     };
     this.#entries.set(text, entry);
     this.#trie.add(entry.filter, entry);

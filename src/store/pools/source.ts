@@ -3,11 +3,11 @@
 // A call that can be answered from memory is answered at once; only disk makes it a promise. That
 // is what makes hand-over to the tail exact: the last stretch is read in one synchronous step.
 
-import type { PlannedStream } from "../core/lts.ts";
 import type { TopicFilter } from "../../topic/index.ts";
 import type { MissedReport, ShardNumber } from "../api.ts";
+import type { PlannedStream } from "../core/lts.ts";
+import type { BlockRow } from "../layout/index-row.ts";
 import type { TtvBatch } from "../layout/ttv-view.ts";
-import type { BlockRow } from "../layout/index-rows.ts";
 
 /** A batch by its extent: in memory with its view, on disk with its index row. */
 export type BatchRef =

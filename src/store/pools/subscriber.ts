@@ -9,7 +9,6 @@
 import { type Logger, toError } from "../../base/index.ts";
 import type {
   DeliverableTtv,
-  Positions,
   ShardNumber,
   Subscriber,
   SubscriberFilter,
@@ -17,7 +16,7 @@ import type {
   SubscriberPort,
 } from "../api.ts";
 import { ShardCursor } from "./cursor.ts";
-import { FilterUse, type UseTable } from "./filter-use.ts";
+import { FilterUse, type UseOwner, type UseTable } from "./filter-use.ts";
 import type { ShardSource } from "./source.ts";
 
 /** What subscribers share: the pools' view of the store. */
@@ -64,7 +63,7 @@ const slicesPerTurn = 16;
 
 type Step = "blocked" | "tail" | "more" | Promise<void>;
 
-export class SubscriberState implements Subscriber {
+export class SubscriberState implements Subscriber, UseOwner {
   readonly #parts: PoolParts;
   readonly #port: SubscriberPort;
   readonly #uses = new Map<string, FilterUse>();
@@ -81,7 +80,8 @@ export class SubscriberState implements Subscriber {
     this.#port = options.port;
     this.#readers = parts.sources.map((source) => ({
       source,
-      positionUs: options.positions.get(source.number) ?? 0,
+      // A position above what is applied names TTVs that were lost: their times may come again.
+      positionUs: Math.min(options.positions.get(source.number) ?? 0, source.appliedUs),
       mode: "behind",
       cursor: undefined,
     }));
@@ -213,14 +213,12 @@ export class SubscriberState implements Subscriber {
           this.#parts.counters.handOvers++;
           return "tail";
         }
-        reader.cursor = new ShardCursor(
-          reader.source,
-          [...this.#uses.values()],
-          reader.positionUs,
-        );
+        reader.cursor = new ShardCursor(reader.source, [...this.#uses.values()], reader.positionUs);
       }
       const cursor = reader.cursor;
       const item = cursor.peek();
+      const missed = cursor.takeMissed();
+      if (missed !== undefined) this.#port.missed(missed);
       if (item instanceof Promise) return item;
       if (item === "end") {
         reader.positionUs = Math.max(reader.positionUs, cursor.untilUs);

@@ -58,6 +58,25 @@ test("a system that writes nothing without a reason is an error, not an endless 
   });
 });
 
+test("a descriptor stays open while a call uses it", async () => {
+  await inFolder(async (dir) => {
+    let release: () => void = () => undefined;
+    const fdatasync = (fd: number, done: (error: Error | null) => void): void => {
+      release = () => fs.fdatasync(fd, done);
+    };
+    const disk = createNodeDisk({ ...fs, fdatasync } as unknown as FileCalls);
+    const file = await disk.open(join(dir, "a"), "create");
+    const events: string[] = [];
+    const synced = syncFully(file).then(() => events.push("synced"));
+    const closed = file.close().then(() => events.push("closed"));
+    await fs.promises.stat(dir);
+    expect(events).toEqual([]);
+    release();
+    await Promise.all([synced, closed]);
+    expect(events).toEqual(["synced", "closed"]);
+  });
+});
+
 test("a failed fdatasync carries its errno and is not repeated", async () => {
   await inFolder(async (dir) => {
     let count = 0;

@@ -1,0 +1,79 @@
+// Shows the kill rounds and the image rounds on a toy broker: they pass a sound one and find the
+// faults that are planted in it.
+
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { describe, expect, test } from "vitest";
+import { startBroker } from "../support/broker-process.ts";
+import { withTemporaryFolder } from "../support/temporary-folder.ts";
+import { checkImages, recordRun } from "./image-rounds.ts";
+import { runKillRounds } from "./kill-rounds.ts";
+import { createRecording } from "./recorder.ts";
+
+const main = fileURLToPath(new URL("../support/toy-broker.mjs", import.meta.url));
+
+const killRounds = (scratch: string, fault: string, rounds: number) =>
+  runKillRounds({
+    start: (port) =>
+      startBroker({ main, dataDir: join(scratch, "data"), port, env: { TOY_FAULT: fault } }),
+    rounds,
+    ackedPerRound: 300,
+    seed: 7,
+    deliveredWithinMs: 3000,
+  });
+
+async function imageFailures(scratch: string, fault: string, count: number): Promise<string[]> {
+  const dataDir = join(scratch, "data");
+  mkdirSync(dataDir);
+  const start = (env: Readonly<Record<string, string>>) =>
+    startBroker({ main, dataDir, env: { ...env, TOY_FAULT: fault } });
+  const syncs = fault === "no-sync" ? "ignored" : "obeyed";
+  const run = await recordRun(createRecording(dataDir, scratch, syncs), start, 300);
+  return await checkImages({
+    run,
+    count,
+    seed: 3,
+    scratch,
+    namesModel: () => "strict",
+    start: (folder) => startBroker({ main, dataDir: folder }),
+    drainedWithinMs: 1500,
+  });
+}
+
+describe("kill rounds", () => {
+  test("pass a sound broker", async () => {
+    await withTemporaryFolder(async (scratch) => {
+      const report = await killRounds(scratch, "", 4);
+      expect(report.kills).toBe(4);
+      expect(report.acked).toBeGreaterThanOrEqual(1200);
+      expect(report.faults).toEqual([]);
+    });
+  });
+
+  test.each([
+    ["ack-unwritten", /acked messages not delivered|loss: [1-9]/],
+    ["no-dup", /duplicate: [1-9]/],
+    ["twice", /duplicate: [1-9]/],
+  ])("find a broker with the fault %s", async (fault, said) => {
+    await withTemporaryFolder(async (scratch) => {
+      await expect(killRounds(scratch, fault, 4)).rejects.toThrow(said);
+    });
+  });
+});
+
+describe("image rounds", () => {
+  test("pass a sound broker", async () => {
+    await withTemporaryFolder(async (scratch) => {
+      expect(await imageFailures(scratch, "", 15)).toEqual([]);
+    });
+  });
+
+  test.each(["ack-early", "no-sync"])("find a broker with the fault %s", async (fault) => {
+    await withTemporaryFolder(async (scratch) => {
+      const failures = await imageFailures(scratch, fault, 8);
+      expect(failures.length).toBeGreaterThan(0);
+      expect(failures.join("\n")).toMatch(/loss: [1-9]|session is gone/);
+    });
+  });
+});
