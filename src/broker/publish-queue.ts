@@ -4,8 +4,8 @@
 // - Effects (ack first, then live fan-out) happen in order of arrival: what needs no write waits
 //   behind what does. With nothing under way they happen at once and nothing is copied.
 // - A message that cannot be stored now is held back, and everything behind it with it, until the
-//   store takes writes again or `publishWaitMs` have passed; then it is refused. QoS 0 is never held
-//   for its own sake: it goes unstored, and is counted.
+//   store takes writes again or `publishWaitMs` have passed; then it is refused. QoS 0 waits for a
+//   store that is only busy; otherwise it goes unstored, and is counted.
 // - `blocked` says that the client must not be read: something is held, or its publishes that are
 //   under way are too many or too large.
 // What was given to the store goes on when the connection ends; what was only held is dropped.
@@ -65,7 +65,7 @@ type Publish = {
   readonly packetId: number;
   readonly sizeBytes: number;
   readonly message: Message;
-  readonly plan: PublishPlan | undefined;
+  plan: PublishPlan | undefined;
   state: StepState;
   isRepeat: boolean;
   error: CodedError | undefined;
@@ -169,7 +169,9 @@ export class PublishQueue {
   // -------------------------------------------------------------- in
 
   #storable(qos: number, plan: PublishPlan | undefined): PublishPlan | undefined {
-    if (plan === undefined || qos > 0 || this.#mayWrite()) return plan;
+    if (plan === undefined || qos > 0) return plan;
+    const { refusal } = this.#parts.path.store;
+    if (refusal === undefined || refusal.kind === "retry") return plan;
     this.#parts.counters.qos0Unstored++;
     return undefined;
   }
@@ -313,7 +315,7 @@ export class PublishQueue {
 
   /** Not when one behind it was stored meanwhile: that would turn their order round. */
   #mayTryAgain(step: Publish): boolean {
-    if (this.#isEnded || step.message.qos === 0) return false;
+    if (this.#isEnded) return false;
     const isRefusing = this.#parts.path.store.refusal !== undefined;
     if (step.error === undefined || !mayPass(step.error, isRefusing)) return false;
     if (this.#restMs() <= 0) return false;
@@ -418,8 +420,16 @@ export class PublishQueue {
       this.#heldCount--;
       step.error = refusal;
       step.state = "refused";
+      if (step.message.qos === 0) this.#leaveUnstored(step);
     }
     this.#drain();
+  }
+
+  /** It is still delivered to those who are connected. */
+  #leaveUnstored(step: Publish): void {
+    this.#parts.counters.qos0Unstored++;
+    step.plan = undefined;
+    step.state = "done";
   }
 
   // -------------------------------------------------------------- state

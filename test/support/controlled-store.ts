@@ -1,7 +1,7 @@
-// The fake store with hands on it: it refuses appends, fails them, or keeps their completion back
-// until the test lets them go, in any order. Everything else is the fake store's.
+// A store with hands on it: it refuses appends, fails them, or keeps their completion back until the
+// test lets them go, in any order. Everything else is done by the store inside, fake or real.
 
-import type { CodedError } from "../../src/base/index.ts";
+import type { Clock, CodedError } from "../../src/base/index.ts";
 import type {
   AppendDone,
   AppendOutcome,
@@ -16,8 +16,6 @@ import type {
   Ttv,
   TtvRef,
 } from "../../src/store/index.ts";
-import type { FakeStore } from "./fake-store.ts";
-
 export type KeptAppend = {
   readonly request: AppendRequest;
   /** Durable now: the store hands it on and tells the caller. */
@@ -26,8 +24,8 @@ export type KeptAppend = {
 };
 
 export class ControlledStore implements Store {
-  readonly inner: FakeStore;
-  refusal: CodedError | undefined;
+  readonly inner: Store;
+  #refusal: CodedError | undefined;
   /** Set: appends fail with it when they are made. */
   failAppends: CodedError | undefined;
   /** True: the answers to appends wait in `kept`. */
@@ -36,8 +34,19 @@ export class ControlledStore implements Store {
   readonly appended: AppendRequest[] = [];
   #listeners: Array<() => void> = [];
 
-  constructor(inner: FakeStore) {
+  readonly #clock: Clock;
+
+  constructor(inner: Store, clock: Clock) {
     this.inner = inner;
+    this.#clock = clock;
+  }
+
+  get refusal(): CodedError | undefined {
+    return this.#refusal ?? this.inner.refusal;
+  }
+
+  set refusal(error: CodedError | undefined) {
+    this.#refusal = error;
   }
 
   get logShards(): readonly ShardNumber[] {
@@ -62,7 +71,7 @@ export class ControlledStore implements Store {
 
   append(request: AppendRequest, done: AppendDone): void {
     this.appended.push(request);
-    const failure = this.failAppends ?? this.refusal;
+    const failure = this.failAppends ?? this.#refusal;
     if (failure !== undefined) {
       done(failure, undefined);
       return;
@@ -71,7 +80,7 @@ export class ControlledStore implements Store {
       this.inner.append(request, done);
       return;
     }
-    const timeUs = this.inner.clock.wallUs() + this.appended.length;
+    const timeUs = this.#clock.wallUs() + this.appended.length;
     const outcome: AppendOutcome = { kind: "stored", timeUs };
     this.kept.push({
       request,
@@ -81,13 +90,17 @@ export class ControlledStore implements Store {
   }
 
   onceWritable(listener: () => void): void {
-    if (this.refusal === undefined) listener();
+    if (this.#refusal === undefined) this.inner.onceWritable(listener);
     else this.#listeners.push(listener);
+  }
+
+  openWriter(name: string, publisher: string): Promise<number> {
+    return this.inner.openWriter(name, publisher);
   }
 
   /** The store takes writes again. */
   recover(): void {
-    this.refusal = undefined;
+    this.#refusal = undefined;
     for (const listener of this.#listeners.splice(0)) listener();
   }
 

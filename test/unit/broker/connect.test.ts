@@ -11,7 +11,7 @@ const will = { topic: "will", payload: Buffer.from("gone"), qos: 1, retain: fals
 describe("CONNECT", () => {
   test("CONNACK tells the limits, the capped expiry and an assigned id", async () => {
     const world = await BrokerWorld.start({ settings: { sessionExpiryMaxS: 60 } });
-    const c = await world.open();
+    const c = await world.dial();
     c.connect("", { properties: { sessionExpiryS: 0xffff_ffff } });
     await world.advance();
     const [connack] = c.packets;
@@ -28,7 +28,7 @@ describe("CONNECT", () => {
 
   test("an expiry within the cap is not told", async () => {
     const world = await BrokerWorld.start();
-    const c = await world.open();
+    const c = await world.dial();
     c.connect("c", durable);
     await world.advance();
     const [connack] = c.packets;
@@ -39,7 +39,7 @@ describe("CONNECT", () => {
 
   test("packets pipelined behind CONNECT are processed after acceptance, in order", async () => {
     const world = await BrokerWorld.start();
-    const c = await world.open();
+    const c = await world.dial();
     c.say(
       connecting("c", durable),
       subscribing(["t"], { qos: 1 }, 3),
@@ -54,7 +54,7 @@ describe("CONNECT", () => {
     const world = await BrokerWorld.start();
     const s = await world.connect("s");
     s.subscribe("#");
-    const c = await world.open();
+    const c = await world.dial();
     c.say(
       connecting("c", {
         properties: { authenticationMethod: "x" },
@@ -79,7 +79,7 @@ describe("CONNECT", () => {
     ],
   ] as const)("%s is refused and closed", async (_name, fields, answer) => {
     const world = await BrokerWorld.start();
-    const c = await world.open();
+    const c = await world.dial();
     c.connect("c", fields);
     await world.advance();
     expect([c.take(), c.isClosed]).toEqual([[answer], true]);
@@ -90,7 +90,7 @@ describe("CONNECT", () => {
     const world = await BrokerWorld.start();
     const mismatch = new CodedError("SESSION_USER_MISMATCH", "invalid", "another user's", {});
     world.broker.sessions.connect = () => Promise.reject(mismatch);
-    const c = await world.open();
+    const c = await world.dial();
     c.connect("taken");
     await world.advance();
     expect([c.take(), c.isClosed]).toEqual([["connack 0x87"], true]);
@@ -106,7 +106,7 @@ describe("CONNECT", () => {
       await new Promise<void>((resolve) => gate.push(resolve));
       return connect(request, link);
     };
-    const s = await world.open();
+    const s = await world.dial();
     s.connect("s");
     await world.advance();
     gate.splice(0).forEach((go) => {
@@ -114,7 +114,7 @@ describe("CONNECT", () => {
     });
     await world.advance();
     s.subscribe("will");
-    const c = await world.open();
+    const c = await world.dial();
     c.connect("c", { ...durable, will: { ...will, properties: {} } });
     await world.advance(15_100);
     expect([c.take(), c.isClosed]).toEqual([["connack 0x88"], true]);
@@ -145,7 +145,7 @@ describe("CONNECT", () => {
     const s = await world.connect("s");
     s.subscribe("will");
     const old = await world.connect("c", { will: { ...will, properties: { willDelayS: 5 } } });
-    const fresh = await world.open();
+    const fresh = await world.dial();
     fresh.connect("c");
     await world.advance(100);
     expect(fresh.take()).toEqual(["connack 0x00"]);
@@ -170,7 +170,7 @@ describe("before login", () => {
 
   test("silence is cut after the time limit", async () => {
     const world = await BrokerWorld.start();
-    const c = await world.open();
+    const c = await world.dial();
     await world.advance(9900);
     expect(c.isClosed).toBe(false);
     await world.advance(200);
@@ -180,7 +180,7 @@ describe("before login", () => {
 
   test("R86: a huge announced CONNECT is refused on its header", async () => {
     const world = await BrokerWorld.start();
-    const c = await world.open();
+    const c = await world.dial();
     c.bytes(Buffer.from("10ffffff7f", "hex"));
     await world.advance();
     expect(c.isClosed).toBe(true);
@@ -189,7 +189,7 @@ describe("before login", () => {
 
   test("a first packet that is not CONNECT closes without an answer", async () => {
     const world = await BrokerWorld.start();
-    const c = await world.open();
+    const c = await world.dial();
     c.say(publishing("t", "x"));
     await world.advance();
     expect([c.take(), c.isClosed]).toEqual([[], true]);
@@ -197,9 +197,9 @@ describe("before login", () => {
 
   test("more sockets of one address than allowed are closed; others are not concerned", async () => {
     const world = await BrokerWorld.start({ settings: { preAuthSocketsPerAddress: 3 } });
-    const first = [await world.open(), await world.open(), await world.open()];
-    const fourth = await world.open();
-    const other = await world.open("elsewhere");
+    const first = [await world.dial(), await world.dial(), await world.dial()];
+    const fourth = await world.dial();
+    const other = await world.dial("elsewhere");
     await world.advance();
     expect(fourth.isClosed).toBe(true);
     expect([...first, other].map((client) => client.isClosed)).toEqual([
@@ -211,7 +211,7 @@ describe("before login", () => {
     // One of them logs in: its place is free.
     first[0]!.connect("c");
     await world.advance();
-    const fifth = await world.open();
+    const fifth = await world.dial();
     await world.advance();
     expect([fifth.isClosed, world.broker.counters.connectionsPerAddress]).toEqual([false, 1]);
   });
@@ -220,12 +220,12 @@ describe("before login", () => {
     const world = await BrokerWorld.start({ settings: { connectionsMax: 2 } });
     await world.connect("a");
     const b = await world.connect("b");
-    const c = await world.open();
+    const c = await world.dial();
     await world.advance();
     expect([c.isClosed, world.broker.counters.connectionsFull]).toEqual([true, 1]);
     b.disconnect();
     await world.advance();
-    const d = await world.open();
+    const d = await world.dial();
     await world.advance();
     expect([d.isClosed, idle(world.broker)]).toEqual([false, 2]);
   });
@@ -233,7 +233,7 @@ describe("before login", () => {
   test("connections that are refused leave nothing behind", async () => {
     const world = await BrokerWorld.start();
     for (let round = 0; round < 100; round++) {
-      const c = await world.open();
+      const c = await world.dial();
       if (round % 2 === 0) c.connect("c", { properties: { authenticationMethod: "x" } });
       else c.bytes(Buffer.from([0xff, round]));
       await world.advance(5);

@@ -101,7 +101,7 @@ describe("how a connection ends decides about its will", () => {
   test("a will without the right to publish is refused at CONNECT", async () => {
     const access = { authorize: (action: string) => action !== "publish" };
     const { world, watcher } = await withWatcher({ access });
-    const c = await world.open();
+    const c = await world.dial();
     c.connect("c", withWill());
     await world.advance(100);
     expect([c.take(), c.isClosed, watcher.take()]).toEqual([["connack 0x87"], true, []]);
@@ -154,7 +154,7 @@ describe("session expiry at DISCONNECT", () => {
       c.take();
       c.disconnect(0, { sessionExpiryS: expiryS });
       await world.advance(10_000);
-      const again = await world.open();
+      const again = await world.dial();
       again.connect("c", durable);
       await world.advance();
       expect(again.take()).toEqual([`connack 0x00${present}`]);
@@ -176,7 +176,7 @@ describe("stopping", () => {
     expect([five.take(), five.isClosed]).toEqual([["disconnect 0x8b"], true]);
     expect([four.take(), four.isClosed]).toEqual([[], true]);
     expect(world.broker.counts().connections).toBe(0);
-    await expect(world.clock.complete(world.open())).rejects.toThrow();
+    await expect(world.dial()).rejects.toThrow();
   });
 
   test("clients are let go in paced batches", async () => {

@@ -63,7 +63,7 @@ describe("SUBSCRIBE", () => {
 
   test("a commit that takes longer than subscribeWait fails its filters for good", async () => {
     const world = await BrokerWorld.start({ store: { commitMs: 11_000 } });
-    const c = await world.open();
+    const c = await world.dial();
     c.connect("c", durable);
     await world.advance(12_000);
     expect(c.take()).toEqual(["connack 0x00"]);
@@ -80,7 +80,7 @@ describe("SUBSCRIBE", () => {
       settings: { subscribesMax: 2 },
       store: { commitMs: 1000 },
     });
-    const c = await world.open();
+    const c = await world.dial();
     c.connect("c", durable);
     await world.advance(2100);
     c.take();
