@@ -306,6 +306,8 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
   onEnd(end: ConnectionEnd): void {
     const { clock, settings } = this.#parts;
     this.#output.finish();
+    // A transport that is not read does not learn that its peer has closed too.
+    if (this.#isPaused) this.#transport.resume();
     this.#cancelLinger = clock.schedule(settings.lingerMs, () => {
       this.#parts.counters.closesForced++;
       this.#transport.destroy();

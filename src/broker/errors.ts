@@ -36,7 +36,10 @@ export function connectReason(error: unknown): ReasonCode {
   return reason.serverUnavailable;
 }
 
-/** Trying the same later may help: the message is held back instead of refused. */
-export function mayPass(error: CodedError): boolean {
-  return error.kind === "retry" || error.kind === "limit";
+/**
+ * Trying the same later may help: the message is held back instead of refused. A limit passes when it
+ * is the store's own (disk, quota), which then refuses everything; the others are the message's.
+ */
+export function mayPass(error: CodedError, isStoreRefusing: boolean): boolean {
+  return error.kind === "retry" || (error.kind === "limit" && isStoreRefusing);
 }

@@ -4,8 +4,8 @@
 // - Effects (ack first, then live fan-out) happen in order of arrival: what needs no write waits
 //   behind what does. With nothing under way they happen at once and nothing is copied.
 // - A message that cannot be stored now is held back, and everything behind it with it, until the
-//   store takes writes again or `publishWaitMs` have passed; then it is refused. QoS 0 is never held
-//   for its own sake: it goes unstored, and is counted.
+//   store takes writes again or `publishWaitMs` have passed; then it is refused. QoS 0 waits for a
+//   store that is only busy; otherwise it goes unstored, and is counted.
 // - `blocked` says that the client must not be read: something is held, or its publishes that are
 //   under way are too many or too large.
 // What was given to the store goes on when the connection ends; what was only held is dropped.
@@ -65,8 +65,7 @@ type Publish = {
   readonly packetId: number;
   readonly sizeBytes: number;
   readonly message: Message;
-  readonly plan: PublishPlan | undefined;
-  readonly cameMs: number;
+  plan: PublishPlan | undefined;
   state: StepState;
   isRepeat: boolean;
   error: CodedError | undefined;
@@ -88,6 +87,8 @@ export class PublishQueue {
   #isClosed = false;
   #isDraining = false;
   #awaitsStore = false;
+  /** The store takes no writes of this client since then. */
+  #refusedSinceMs: number | undefined;
   #cancelDeadline: Cancel | undefined;
   #idleWaiters: Array<() => void> = [];
 
@@ -126,7 +127,6 @@ export class PublishQueue {
       sizeBytes: message.frame.length,
       message,
       plan,
-      cameMs: this.#parts.clock.elapsedMs(),
       state: plan === undefined ? "done" : "held",
       isRepeat,
       error: undefined,
@@ -169,7 +169,9 @@ export class PublishQueue {
   // -------------------------------------------------------------- in
 
   #storable(qos: number, plan: PublishPlan | undefined): PublishPlan | undefined {
-    if (plan === undefined || qos > 0 || this.#mayWrite()) return plan;
+    if (plan === undefined || qos > 0) return plan;
+    const { refusal } = this.#parts.path.store;
+    if (refusal === undefined || refusal.kind === "retry") return plan;
     this.#parts.counters.qos0Unstored++;
     return undefined;
   }
@@ -200,8 +202,7 @@ export class PublishQueue {
       if (this.#mayWrite()) {
         this.#write(step);
       } else {
-        this.#heldCount++;
-        this.#parts.counters.publishesHeld++;
+        this.#hold(step);
         this.#awaitStore();
       }
     }
@@ -219,6 +220,7 @@ export class PublishQueue {
 
   #written(step: Publish, error: CodedError | undefined, outcome: AppendOutcome | undefined): void {
     if (error === undefined) {
+      this.#refusedSinceMs = undefined;
       step.state = "done";
       step.isRepeat = outcome?.kind === "repeat";
       return;
@@ -313,8 +315,10 @@ export class PublishQueue {
 
   /** Not when one behind it was stored meanwhile: that would turn their order round. */
   #mayTryAgain(step: Publish): boolean {
-    if (this.#isEnded || step.message.qos === 0) return false;
-    if (step.error === undefined || !mayPass(step.error) || this.#isLate(step)) return false;
+    if (this.#isEnded) return false;
+    const isRefusing = this.#parts.path.store.refusal !== undefined;
+    if (step.error === undefined || !mayPass(step.error, isRefusing)) return false;
+    if (this.#restMs() <= 0) return false;
     return !this.#steps.some(
       (other) => other.kind === "publish" && other.state === "done" && other.plan !== undefined,
     );
@@ -322,12 +326,20 @@ export class PublishQueue {
 
   #holdAgain(): void {
     for (const step of this.#steps) {
-      if (step.kind !== "publish" || step.state !== "failed") continue;
-      step.state = "held";
-      this.#heldCount++;
-      this.#parts.counters.publishesHeld++;
+      if (step.kind === "publish" && step.state === "failed") this.#hold(step);
     }
     this.#awaitStore();
+  }
+
+  /**
+   * The wait counts from when the store began to refuse: a client whose messages come one by one
+   * must not wait anew for each.
+   */
+  #hold(step: Publish): void {
+    this.#refusedSinceMs ??= this.#parts.clock.elapsedMs();
+    step.state = "held";
+    this.#heldCount++;
+    this.#parts.counters.publishesHeld++;
   }
 
   #refuse(step: Publish): void {
@@ -355,30 +367,38 @@ export class PublishQueue {
     step.state = "dropped";
   }
 
-  #isLate(step: Publish): boolean {
+  /** What is left of the wait. */
+  #restMs(): number {
     const { clock, settings } = this.#parts;
-    return clock.elapsedMs() - step.cameMs >= settings.publishWaitMs;
+    const nowMs = clock.elapsedMs();
+    return (this.#refusedSinceMs ?? nowMs) + settings.publishWaitMs - nowMs;
   }
 
   #awaitStore(): void {
     const { path, clock } = this.#parts;
     if (!this.#awaitsStore) {
       this.#awaitsStore = true;
-      const resume = (): void => {
-        this.#awaitsStore = false;
-        this.#resume();
-      };
-      if (path.store.refusal === undefined) clock.schedule(retryMs, resume);
-      else path.store.onceWritable(resume);
+      if (path.store.refusal === undefined) {
+        clock.schedule(retryMs, () => this.#resume());
+      } else {
+        path.store.onceWritable(() => {
+          this.#refusedSinceMs = undefined;
+          this.#resume();
+        });
+      }
     }
-    this.#armDeadline();
+    this.#cancelDeadline ??= clock.schedule(this.#restMs(), () => this.#refuseLate());
   }
 
   /** The store takes writes again: what is held goes on, in order. */
   #resume(): void {
+    this.#awaitsStore = false;
+    this.#cancelDeadline?.();
+    this.#cancelDeadline = undefined;
     for (const step of this.#steps) {
       if (step.kind !== "publish" || step.state !== "held") continue;
       if (this.#parts.path.store.refusal !== undefined) {
+        this.#refusedSinceMs ??= this.#parts.clock.elapsedMs();
         this.#awaitStore();
         break;
       }
@@ -388,32 +408,28 @@ export class PublishQueue {
     this.#drain();
   }
 
-  #armDeadline(): void {
-    if (this.#cancelDeadline !== undefined) return;
-    const first = this.#steps.find((step) => step.state === "held");
-    if (first?.kind !== "publish") return;
-    const { clock, settings } = this.#parts;
-    const leftMs = first.cameMs + settings.publishWaitMs - clock.elapsedMs();
-    this.#cancelDeadline = clock.schedule(leftMs, () => {
-      this.#cancelDeadline = undefined;
-      this.#refuseLate();
-      this.#drain();
-      this.#armDeadline();
-    });
-  }
-
   #refuseLate(): void {
+    this.#cancelDeadline = undefined;
     const { refusal } = this.#parts.path.store;
     if (refusal === undefined) {
       this.#resume();
       return;
     }
     for (const step of this.#steps) {
-      if (step.kind !== "publish" || step.state !== "held" || !this.#isLate(step)) continue;
+      if (step.kind !== "publish" || step.state !== "held") continue;
       this.#heldCount--;
       step.error = refusal;
       step.state = "refused";
+      if (step.message.qos === 0) this.#leaveUnstored(step);
     }
+    this.#drain();
+  }
+
+  /** It is still delivered to those who are connected. */
+  #leaveUnstored(step: Publish): void {
+    this.#parts.counters.qos0Unstored++;
+    step.plan = undefined;
+    step.state = "done";
   }
 
   // -------------------------------------------------------------- state

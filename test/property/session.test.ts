@@ -3,6 +3,8 @@
 
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import { isCodedError } from "../../src/base/index.ts";
+import { storeError } from "../support/fake-store.ts";
 import { ModelClient } from "../support/session-model.ts";
 import { World } from "../support/session-world.ts";
 
@@ -19,6 +21,7 @@ type Operation =
   | { readonly kind: "answer"; readonly client: number; readonly index: number }
   | { readonly kind: "room"; readonly client: number; readonly packets: number }
   | { readonly kind: "crash"; readonly flushed: number }
+  | { readonly kind: "failWrites"; readonly ms: number }
   | { readonly kind: "restart" };
 
 const clientCount = 2;
@@ -73,6 +76,13 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
     weight: 2,
     arbitrary: fc.record({ kind: fc.constant("crash" as const), flushed: fc.nat(3) }),
   },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      kind: fc.constant("failWrites" as const),
+      ms: fc.constantFrom(1, 20, 400),
+    }),
+  },
   { weight: 1, arbitrary: fc.constant({ kind: "restart" as const }) },
 );
 
@@ -112,18 +122,24 @@ class Run {
       case "restart":
         await this.world.restart();
         return;
+      case "failWrites":
+        this.#failWrites(operation.ms);
+        return;
       default:
         await this.#applyToClient(operation, this.models[operation.client]!);
     }
   }
 
   async #applyToClient(
-    operation: Exclude<Operation, { kind: "publish" | "advance" | "crash" | "restart" }>,
+    operation: Exclude<
+      Operation,
+      { kind: "publish" | "advance" | "crash" | "restart" | "failWrites" }
+    >,
     model: ModelClient,
   ): Promise<void> {
     if (operation.kind === "connect") {
       model.client.room = Number.POSITIVE_INFINITY;
-      await model.connect({ receiveMaximum: operation.receiveMaximum });
+      await this.#connect(model, operation.receiveMaximum);
       return;
     }
     if (!model.client.connected) return;
@@ -137,12 +153,32 @@ class Run {
 
   /** A second, narrower filter comes and goes: it must not cost or double a message. */
   async #toggle(index: number, model: ModelClient): Promise<void> {
-    if (this.#toggled.delete(index)) {
-      await model.client.unsubscribe("t/0");
-    } else {
-      this.#toggled.add(index);
-      await model.client.subscribe("t/0", { qos: 2 });
+    if (!this.#toggled.has(index)) {
+      const { reasonCode } = await model.client.subscribe("t/0", { qos: 2 });
+      if (reasonCode < 0x80) this.#toggled.add(index);
+      return;
     }
+    const existed = await model.client.unsubscribe("t/0").catch(() => undefined);
+    if (existed !== undefined) this.#toggled.delete(index);
+  }
+
+  async #connect(model: ModelClient, receiveMaximum: number): Promise<void> {
+    try {
+      await model.connect({ receiveMaximum });
+    } catch (error) {
+      if (!isCodedError(error, "STORE_RETRY")) throw error;
+      model.client.forget();
+    }
+  }
+
+  /** An end whose state could not be written is like a crash to the client. */
+  #failWrites(ms: number): void {
+    const { store } = this.world;
+    for (const model of this.models) model.crashed = true;
+    store.failWrites = storeError("STORE_RETRY", "retry");
+    this.world.clock.schedule(ms, () => {
+      store.failWrites = undefined;
+    });
   }
 
   #publish(publisher: number, topic: number, qos: 1 | 2): void {
@@ -155,16 +191,20 @@ class Run {
 
   /** Everybody comes back and answers everything. */
   async finish(): Promise<void> {
+    this.world.store.failWrites = undefined;
     for (const model of this.models) {
       model.client.room = Number.POSITIVE_INFINITY;
       await model.connect({ receiveMaximum: 3 });
     }
+    // The longest wait before a failed write is tried again.
+    await this.world.advance(6000);
     for (let quiet = 0; quiet < 3; ) {
       await this.world.advance(100);
       const owed = this.models.reduce((sum, model) => sum + model.owedCount, 0);
       quiet = owed === 0 ? quiet + 1 : 0;
       for (const model of this.models) model.answerAll();
     }
+    await this.world.advance(1000);
     for (const [payload, qos] of this.acked) {
       this.models[0]!.check(payload, qos === 2);
       this.models[1]!.check(payload, false);

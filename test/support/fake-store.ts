@@ -121,6 +121,10 @@ export class FakeStore implements Store {
     });
   }
 
+  openWriter(): Promise<number> {
+    return Promise.resolve(1);
+  }
+
   onceWritable(listener: () => void): void {
     listener();
   }

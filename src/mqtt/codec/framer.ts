@@ -4,7 +4,7 @@
 //   valid during the call. What is cut off at the end of a chunk is copied into an own buffer that
 //   grows with what really came, never with what a length announces.
 // - The size limit is decided on the fixed header, before anything of the body is kept.
-// - A fault is told to the sink, not thrown; after it, or after the sink said stop, nothing follows.
+// - A fault is told to the sink, not thrown. Nothing follows it, nor a sink that said stop.
 
 import type { CodedError } from "../../base/index.ts";
 import { malformed, mqttErrors } from "../errors.ts";

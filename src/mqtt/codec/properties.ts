@@ -194,7 +194,7 @@ function readValue(reader: PacketReader, property: PropertyRow): PropertyValue {
   }
 }
 
-/** Property length and properties. @throws MQTT_PACKET_UNENCODABLE for one that may not stand here. */
+/** Property length and properties. @throws MQTT_PACKET_UNENCODABLE for one not allowed here. */
 export function encodeProperties(properties: Properties, place: PropertyPlace): Buffer {
   const body = new ByteWriter();
   for (const property of propertyTable) {

@@ -211,7 +211,7 @@ const slash = 0x2f;
 const plus = 0x2b;
 const hash = 0x23;
 
-/** `decodeText` and `checkTopicName` in one pass for the plain case, which is nearly every topic. */
+/** `decodeText` and `checkTopicName` in one pass for the plain case: nearly every topic. */
 function readTopicName(bytes: Buffer, start: number, end: number, context: DecodeContext): string {
   let levels = 1;
   for (let index = start; index < end; index++) {

@@ -69,7 +69,7 @@ const singleIds =
   (1 << responseTopicId) |
   (1 << correlationDataId);
 
-/** One bit for each property that may stand once. The alias takes bit 0, which no identifier has. */
+/** One bit for each property that may stand once. The alias takes bit 0: no identifier is 0. */
 function bitOf(id: number): number {
   if (id === topicAliasId) return 1;
   const bit = id < 32 ? singleIds & (1 << id) : 0;

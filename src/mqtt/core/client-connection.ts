@@ -1,8 +1,8 @@
-// One client-side connection as a sans-IO machine, for `flagstone pub` and `sub`, bridges and tests.
+// One client-side connection as a sans-IO machine: for `flagstone pub`, `sub`, bridges and tests.
 //
 // It connects, publishes at any QoS within the server's Receive Maximum, subscribes, pings, and
 // finishes what a resumed session left open. A message is acknowledged when its receiver says so,
-// not when it arrives. Reconnecting is the owner's: a new connection takes the same `ClientSession`.
+// not when it arrives. Reconnecting is the owner's: the next connection takes the same session.
 
 import { assert, type CodedError, isCodedError } from "../../base/index.ts";
 import { decodePacket, firstByteFault } from "../codec/decode.ts";

@@ -83,7 +83,7 @@ export class ServerConnection {
   #nowMs: number;
   /** When a peer that owes us CONNECT or AUTH is cut; undefined while it owes nothing. */
   #handshakeDeadlineMs: number | undefined;
-  /** A challenge of ours is out (AUTH 0x18 may come), or the client has begun to authenticate anew. */
+  /** A challenge of ours is out (AUTH 0x18 may come), or the client has begun anew. */
   #authOpen = false;
 
   /** `nowMs` is monotonic time, as in every call that takes it. */

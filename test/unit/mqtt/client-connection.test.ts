@@ -168,7 +168,7 @@ describe("a client", () => {
     expect(talk.events).toEqual(["connack", "suback 2", "unsuback 3"]);
   });
 
-  test("resumes: unfinished messages again in their order, DUP 1, PUBREL for what has PUBREC", () => {
+  test("resumes: unfinished messages again in their order with DUP 1, or their PUBREL", () => {
     const session = new ClientSession();
     const first = new Talk(connect5, session).accept();
     for (const qos of [2, 1, 2] as const) first.client.publish({ ...message, qos });
@@ -186,7 +186,7 @@ describe("a client", () => {
     expect([third.said(), session.window.size]).toEqual([[], 0]);
   });
 
-  test("pings when it has sent nothing for its keep alive, and ends when nothing comes back", () => {
+  test("pings when silent for its keep alive, and ends when nothing comes back", () => {
     const talk = new Talk({ ...connect5, keepAliveS: 10 }).accept();
     talk.wait(9_999);
     expect(talk.said()).toEqual([]);

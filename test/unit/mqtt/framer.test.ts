@@ -14,7 +14,7 @@ function framerOf(sizeBytesMax: number): {
     sizeBytesMax,
     (bytes, start, bodyStart, end) =>
       frames.push(
-        `${bytes.subarray(start, bodyStart).toString("hex")}|${bytes.subarray(bodyStart, end).toString("hex")}`,
+        `${bytes.toString("hex", start, bodyStart)}|${bytes.toString("hex", bodyStart, end)}`,
       ),
     faults,
   );

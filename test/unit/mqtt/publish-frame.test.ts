@@ -86,10 +86,10 @@ describe("a PUBLISH as received", () => {
 
 describe("the stored form", () => {
   test("DUP cleared, RETAIN kept, id a zeroed slot, topic in full, alias gone", () => {
-    for (const topic of ["plant/1/temp", ""]) {
-      const publish = readPublish(encodePacket({ ...base, topic }, 5), 5, "plant/1/temp");
+    const { topicAlias: _, ...properties } = base.properties;
+    for (const sent of [base, { ...base, topic: "" }, { ...base, properties }]) {
+      const publish = readPublish(encodePacket(sent, 5), 5, "plant/1/temp");
       const stored = canonicalFrame(publish);
-      const { topicAlias: _, ...properties } = base.properties;
       const layout = describeFrame(stored.bytes, 5);
       expect(layout).toMatchObject({ topic: "plant/1/temp", qos: 1, retain: true });
       expect(stored.bytes[0]! & 8).toBe(0);
