@@ -8,6 +8,7 @@ import {
   type ErrorRow,
   networkErrors,
 } from "../base/index.ts";
+import { brokerErrors } from "../broker/index.ts";
 import { kvErrors } from "../kv/index.ts";
 import { logErrors } from "../log/index.ts";
 import { mqttErrors } from "../mqtt/index.ts";
@@ -27,6 +28,7 @@ const tables: ReadonlyArray<Readonly<Record<string, ErrorFactory>>> = [
   mqttErrors,
   storeErrors,
   sessionErrors,
+  brokerErrors,
   configErrors,
   nodeErrors,
   cliErrors,

@@ -21,6 +21,7 @@ import {
 } from "../base/index.ts";
 import { type Kv, type KvDriver, kvErrors } from "../kv/index.ts";
 import { nodeErrors } from "./errors.ts";
+import { closeAfterFailure } from "./failed-start.ts";
 
 /** Highest format of a data directory that this version reads and the one it writes. */
 export const dataFormat = 1;
@@ -60,7 +61,7 @@ export async function openDataDir(path: string, components: DataDirComponents): 
       const { stamp, isNew } = await readOrWriteStamp(path, components);
       return { path, ...stamp, isNew, space, close: () => lock.close() };
     } catch (error) {
-      await closeAfter(lock, logger);
+      await closeAfterFailure(lock, logger);
       throw error;
     }
   } catch (error) {
@@ -180,15 +181,6 @@ export function parseStamp(text: string): Stamp | undefined {
 
 function checksum(body: string): string {
   return crc32(Buffer.from(body)).toString(16).padStart(8, "0");
-}
-
-async function closeAfter(lock: Kv, logger: Logger): Promise<void> {
-  try {
-    await lock.close();
-  } catch (error) {
-    // What made us close is the error the operator needs; this one only goes to the log.
-    logger.warn("node.lock_close_failed", { error: toError(error) });
-  }
 }
 
 function plainError(path: string, error: Error): CodedError {

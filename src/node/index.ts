@@ -19,7 +19,7 @@ export { noLimit } from "./config/schema.ts";
 export { showConfig } from "./config/show.ts";
 export { dataFormat } from "./data-dir.ts";
 export { configErrors, nodeErrors } from "./errors.ts";
-export { localComponents, startLocalNode } from "./local.ts";
+export { type LocalOptions, localComponents, startLocalNode } from "./local.ts";
 export { createLineWriter, createLogger, type LogLevel, type NodeLogger } from "./logger.ts";
 export { type RunningNode, startNode } from "./node.ts";
 export { type SignalSource, watchSignals } from "./signals.ts";

@@ -14,18 +14,25 @@ import { assembleNode } from "./assembly.ts";
 import type { Settings } from "./config/keys.ts";
 import { type RunningNode, startNode } from "./node.ts";
 
-export function localComponents(logger: Logger = silentLogger): Components {
+/** What an embedding program may bring along. */
+export type LocalOptions = {
+  readonly logger?: Logger;
+  readonly phase?: (name: string) => void;
+};
+
+export function localComponents(options: LocalOptions = {}): Components {
   return {
     clock: systemClock,
     random: systemRandom,
     disk: nodeDisk,
     kv: createClassicDriver({ disk: nodeDisk }),
     network: nodeNetwork,
-    logger,
+    logger: options.logger ?? silentLogger,
+    ...(options.phase === undefined ? {} : { phase: options.phase }),
   };
 }
 
 /** @throws NODE_* with a sentence for the operator. */
-export function startLocalNode(settings: Settings, logger?: Logger): Promise<RunningNode> {
-  return startNode(settings, localComponents(logger), assembleNode);
+export function startLocalNode(settings: Settings, options?: LocalOptions): Promise<RunningNode> {
+  return startNode(settings, localComponents(options), assembleNode);
 }

@@ -26,6 +26,7 @@ export class Checkpointer {
   readonly #settings: SessionSettings;
   readonly #counters: SessionCounters;
   readonly #logger: Logger;
+  readonly #phase: (name: string) => void;
   #dirty = new Set<Checkpointed>();
   #timer: Cancel | undefined;
   #timerDueMs = 0;
@@ -35,13 +36,19 @@ export class Checkpointer {
 
   constructor(
     writer: StateWriter,
-    components: { clock: Clock; counters: SessionCounters; logger: Logger },
+    components: {
+      clock: Clock;
+      counters: SessionCounters;
+      logger: Logger;
+      phase: (name: string) => void;
+    },
     settings: SessionSettings,
   ) {
     this.#writer = writer;
     this.#clock = components.clock;
     this.#counters = components.counters;
     this.#logger = components.logger;
+    this.#phase = components.phase;
     this.#settings = settings;
   }
 
@@ -99,6 +106,7 @@ export class Checkpointer {
     const sessions = this.#dirty;
     this.#dirty = new Set();
     this.#lastRoundKeys = 0;
+    if (sessions.size > 0) this.#phase("session.checkpoint");
     for (const session of sessions) this.#submit(session);
   }
 
@@ -115,7 +123,10 @@ export class Checkpointer {
       done: (error) => {
         settle?.(error);
         if (error === undefined) {
-          if (settle !== undefined) this.#failures = 0;
+          if (settle !== undefined) {
+            this.#failures = 0;
+            this.#phase("session.checkpointed");
+          }
         } else {
           this.#failed(session, error);
         }

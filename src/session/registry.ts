@@ -50,6 +50,8 @@ export type SessionComponents = {
   readonly logger: Logger;
   readonly live: LiveSubscriptions;
   readonly wills: WillPublisher;
+  /** Told each time a named phase is reached: tests stop the process there. */
+  readonly phase?: (name: string) => void;
 };
 
 type Attached = DurableSession | MemorySession;
@@ -71,12 +73,14 @@ export class SessionRegistry implements Sessions {
   readonly #timers: SessionTimers;
   readonly #active = new Map<string, Attached>();
   readonly #checkpointers = new Map<MapShard, Checkpointer>();
+  readonly #phase: (name: string) => void;
   #durableCount = 0;
   #closed = false;
 
   constructor(settings: SessionSettings, components: SessionComponents) {
     const { store, clock, logger, live, wills } = components;
     this.counters = createSessionCounters();
+    this.#phase = components.phase ?? (() => undefined);
     this.#timeline = new Timeline(clock, settings.restartGraceMs);
     const retained = new RetainedStore(store, () => clock.wallUs());
     this.retained = retained;
@@ -184,7 +188,9 @@ export class SessionRegistry implements Sessions {
     active: Attached,
   ): Promise<ConnectOutcome> {
     active.stop();
+    this.#phase("takeover.stopped");
     if (active.durable) await this.#closing.commit(active);
+    this.#phase("takeover.committed");
     const shard = this.#context.store.state(request.clientId);
     const stored = active.durable ? await readStoredSession(shard, request.clientId) : undefined;
     this.counters.sessionsTakenOver++;
@@ -224,6 +230,7 @@ export class SessionRegistry implements Sessions {
       if (stored === undefined) marked = unstoredWill(active);
     }
     this.#active.set(request.clientId, session);
+    if (active !== undefined) this.#phase("takeover.claimed");
     active?.endLink(sessionTakenOver);
     if (marked !== undefined) await this.#wills.publish(marked);
     return { session, sessionPresent: present };
@@ -382,7 +389,7 @@ export class SessionRegistry implements Sessions {
     if (known !== undefined) return known;
     const { clock, logger, settings } = this.#context;
     const writer = new StateWriter(shard, clock, this.counters);
-    const components = { clock, logger, counters: this.counters };
+    const components = { clock, logger, counters: this.counters, phase: this.#phase };
     const checkpointer = new Checkpointer(writer, components, settings);
     this.#checkpointers.set(shard, checkpointer);
     return checkpointer;

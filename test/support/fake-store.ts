@@ -92,10 +92,6 @@ export class FakeStore implements Store {
     return new Map(this.logShards.map((shard) => [shard, this.data.lastUs.get(shard) ?? 0]));
   }
 
-  openWriter(): Promise<number> {
-    return Promise.reject(new Error("sessions open no writers"));
-  }
-
   append(request: AppendRequest, done: AppendDone): void {
     const shard = this.logShards[hash32(request.publisher) % this.logShards.length]!;
     this.enqueue({

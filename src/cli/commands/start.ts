@@ -18,6 +18,7 @@ import type { Command, CommandInput, Io } from "../command.ts";
 import { configOf, configOptions } from "../config-options.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { reportError } from "../report.ts";
+import { killPhase, type Phase, watchTestSignals } from "../test-hooks.ts";
 
 export const start: Command = {
   name: "start",
@@ -29,9 +30,10 @@ export const start: Command = {
   ],
   run: async (input) => {
     const { settings } = configOf(input);
+    const phase = killPhase(input.io);
     const logger = loggerFor(settings, input.io);
     try {
-      return await runNode(settings, logger, input);
+      return await runNode(settings, { logger, ...(phase === undefined ? {} : { phase }) }, input);
     } finally {
       logger.flush();
     }
@@ -40,11 +42,13 @@ export const start: Command = {
 
 async function runNode(
   settings: Settings,
-  logger: NodeLogger,
+  options: { readonly logger: NodeLogger; readonly phase?: Phase },
   { io }: CommandInput,
 ): Promise<number> {
+  const { logger } = options;
   const stopAsked = stopRequested(io, logger);
-  const node = await startLocalNode(settings, logger);
+  const node = await startLocalNode(settings, options);
+  watchTestSignals(io, node.store, logger);
   io.out(`${bannerLines(factsOf(node, io)).join("\n")}\n`);
   const ended = await Promise.race([stopAsked, node.failed]);
   if (typeof ended === "string") {

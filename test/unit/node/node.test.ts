@@ -12,6 +12,7 @@ import type { Assemble, Components } from "../../../src/node/assemble.ts";
 import { createSettings } from "../../../src/node/config/config.ts";
 import { openListeners } from "../../../src/node/listeners.ts";
 import { startNode } from "../../../src/node/node.ts";
+import type { Store } from "../../../src/store/index.ts";
 import { lockDriver } from "../../support/lock-driver.ts";
 
 function paperComponents() {
@@ -48,6 +49,9 @@ function fakeNetwork(taken: readonly number[] = []): Network & { readonly open: 
   };
 }
 
+/** Nobody looks into it here. */
+const noStore = {} as Store;
+
 const settings = createSettings({ data: { dir: "data" } });
 
 test("what assemble builds is closed before the data directory is given back", async () => {
@@ -57,6 +61,7 @@ test("what assemble builds is closed before the data directory is given back", a
     order.push(`assembled on ${dataDir.path}, lock held: ${kv.held.size}`);
     return {
       listeners: [{ name: "tcp", host: "127.0.0.1", port: 1 }],
+      store: noStore,
       close: async () => {
         order.push(`closed, lock held: ${kv.held.size}`);
       },
@@ -87,7 +92,7 @@ test("the first failure settles `failed`, later ones do not", async () => {
   const assemble: Assemble = async ({ fail }) => {
     fail(new CodedError("LOG_FAILED", "internal", "fdatasync failed", {}));
     fail(new CodedError("LOG_FAILED", "internal", "second", {}));
-    return { listeners: [], close: async () => undefined };
+    return { listeners: [], store: noStore, close: async () => undefined };
   };
   const node = await clock.complete(startNode(settings, components, assemble));
   const failure = await node.failed;
@@ -101,7 +106,11 @@ test("the first failure settles `failed`, later ones do not", async () => {
 test("two nodes in one process share nothing", async () => {
   const first = paperComponents();
   const second = paperComponents();
-  const assemble: Assemble = async () => ({ listeners: [], close: async () => undefined });
+  const assemble: Assemble = async () => ({
+    listeners: [],
+    store: noStore,
+    close: async () => undefined,
+  });
   const one = await first.clock.complete(startNode(settings, first.components, assemble));
   const two = await second.clock.complete(startNode(settings, second.components, assemble));
   await one.close();
