@@ -1,15 +1,17 @@
 // The LevelDB driver: the only home of classic-level.
 //
-// What it keeps to, each measured or read in LevelDB's source: chained batches (the array form costs
-// ten times as much); Buffers for keys and values; `sync: true` never taken for more than its own
-// batch, since the log file may have been switched since the earlier ones; at most two batches
-// outstanding in the process; `nextv` with a high-water mark of 1 MiB (the default of 16 KiB makes a
-// trip to the thread pool for every block); background errors are sticky until the store is reopened.
+// What it keeps to, each measured or read in LevelDB's source: chained batches (the array form
+// costs ten times as much); Buffers for keys and values; `sync: true` never taken for more than
+// its own batch, since the log file may have been switched since the earlier ones; at most two
+// batches outstanding in the process; `nextv` with a high-water mark of 1 MiB (the default of 16
+// KiB makes a trip to the thread pool for every block); background errors are sticky until the
+// store is reopened.
 // Checkpoints, and what to do about a damaged store, are left to the owner.
 
 import { ClassicLevel, type Iterator as LevelIterator } from "classic-level";
 import {
   asBuffer,
+  assert,
   type Disk,
   isCodedError,
   joinPath,
@@ -35,11 +37,13 @@ type Level = ClassicLevel<Buffer, Buffer>;
 
 /** Two keep LevelDB busy while one is prepared; more only take threads from fdatasync. */
 const batchesOutstandingMax = 2;
-const processGate = createGate(batchesOutstandingMax);
+/** The gate of this process. */
+export const batchGate: Gate = createGate(batchesOutstandingMax);
 
 const cursorBytes = 1024 * 1024;
 const defaultWriteBufferBytes = 4 * 1024 * 1024;
 const defaultCacheBytes = 8 * 1024 * 1024;
+const emptyKey = Buffer.alloc(0);
 /** Above every key in use, for the upper end of an open range. */
 const lastKey = Buffer.alloc(64, 0xff);
 
@@ -50,7 +54,7 @@ export type ClassicComponents = {
 };
 
 export function createClassicDriver(components: ClassicComponents): KvDriver {
-  const { disk, gate = processGate } = components;
+  const { disk, gate = batchGate } = components;
   return {
     open: (path, options = {}) => openLevel(path, options, { disk, gate }),
     destroy: (path) => destroyLevel(path, disk),
@@ -124,8 +128,14 @@ class ClassicKv implements Kv {
 
   clear(range: KvRange): Promise<void> {
     const bounds = boundsOf(range);
+    const { gte = emptyKey, lt } = bounds;
+    const hasEmptyKey = gte.length === 0 && lt?.length !== 0;
     return this.#writes.run(() =>
-      this.#gate.run(() => guarded(this.path, this.#level.clear(bounds))),
+      this.#gate.run(async () => {
+        // classic-level's clear stops at a step without key bytes: it would leave an empty key.
+        if (hasEmptyKey) await guarded(this.path, this.#level.del(emptyKey));
+        await guarded(this.path, this.#level.clear(bounds));
+      }),
     );
   }
 
@@ -134,7 +144,7 @@ class ClassicKv implements Kv {
   }
 
   approximateBytes(range: KvRange): Promise<number> {
-    const { gte = Buffer.alloc(0), lt = lastKey } = boundsOf(range);
+    const { gte = emptyKey, lt = lastKey } = boundsOf(range);
     if (Buffer.compare(gte, lt) >= 0) return Promise.resolve(0);
     return this.#read(() => this.#level.approximateSize(gte, lt));
   }
@@ -182,6 +192,7 @@ type LevelBatch = ReturnType<Level["batch"]>;
 class ClassicBatch implements KvBatch {
   readonly #batch: LevelBatch;
   readonly #write: (batch: LevelBatch, sync: boolean) => Promise<void>;
+  #isUsed = false;
   count = 0;
   sizeBytes = 0;
 
@@ -205,19 +216,24 @@ class ClassicBatch implements KvBatch {
   }
 
   write(options: { readonly sync?: boolean } = {}): Promise<void> {
+    assert(!this.#isUsed, "a batch is written once");
+    this.#isUsed = true;
     return this.#write(this.#batch, options.sync === true);
   }
 }
 
-// LevelDB ends an iterator that is sought outside its range. The lower bound is therefore clamped;
-// the upper bound of a reverse walk cannot be (it is exclusive), so that LevelDB does not get it:
-// the walk begins by a seek to it and drops the entry found at the bound itself.
+// classic-level 3.0.0 ends an iterator that is sought outside its range, and aborts the whole
+// process (an assertion of LevelDB) when the store is empty at that. So no seek outside the range
+// reaches it: before the beginning it is clamped, behind the end the cursor is at its end without
+// asking. The upper bound of a reverse walk cannot be clamped to, being exclusive; LevelDB does
+// not get it: the walk begins by a seek to it and drops the entry found at the bound itself.
 class ClassicCursor implements KvCursor {
   readonly #store: WriteQueue;
   readonly #bounds: KvBounds;
   readonly #isReverse: boolean;
   readonly #iterator: LevelIterator<Level, Buffer, Buffer>;
   #dropsUpperBound = false;
+  #isAtEnd = false;
   #isClosed = false;
 
   constructor(level: Level, store: WriteQueue, range: KvRange) {
@@ -237,6 +253,7 @@ class ClassicCursor implements KvCursor {
 
   async next(countMax: number): Promise<KvEntry[]> {
     this.#refuseClosed();
+    if (this.#isAtEnd) return [];
     const entries = await guarded(this.#store.path, this.#iterator.nextv(countMax));
     if (!this.#dropsUpperBound) return entries;
     this.#dropsUpperBound = false;
@@ -254,9 +271,12 @@ class ClassicCursor implements KvCursor {
     if (this.#isReverse) {
       if (lt !== undefined && Buffer.compare(target, lt) > 0) target = lt;
       this.#dropsUpperBound = lt !== undefined;
-    } else if (gte !== undefined && Buffer.compare(target, gte) < 0) {
-      target = gte;
+      this.#isAtEnd = gte !== undefined && Buffer.compare(target, gte) < 0;
+    } else {
+      if (gte !== undefined && Buffer.compare(target, gte) < 0) target = gte;
+      this.#isAtEnd = lt !== undefined && Buffer.compare(target, lt) >= 0;
     }
+    if (this.#isAtEnd) return;
     this.#iterator.seek(target);
   }
 

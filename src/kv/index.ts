@@ -2,3 +2,6 @@
 export * from "./classic.ts";
 export * from "./gate.ts";
 export * from "./kv.ts";
+export { MemoryDriver, type MemoryOptions } from "./memory.ts";
+export type { MemoryOperation } from "./memory-store.ts";
+export { successorOf } from "./range.ts";

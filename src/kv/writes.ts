@@ -23,7 +23,14 @@ export class WriteQueue {
     return this.#isClosed;
   }
 
-  /** Runs `task` after all earlier ones, unless one of them failed. Its error is the store's end. */
+  /** Ends the store for a failure in the background. */
+  fail(error: Error): void {
+    this.#failure ??= error;
+  }
+
+  /**
+   * Runs `task` after all earlier ones, unless one of them failed. Its error is the store's end.
+   */
   run<T>(task: () => Promise<T>): Promise<T> {
     const result = this.runBeside(task);
     this.#tail = Promise.allSettled([result]);
@@ -53,7 +60,7 @@ export class WriteQueue {
     try {
       return await task();
     } catch (error) {
-      this.#failure ??= toError(error);
+      this.fail(toError(error));
       throw error;
     }
   }

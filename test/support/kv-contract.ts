@@ -206,6 +206,23 @@ export function kvContract(name: string, openRig: () => Promise<KvRig>): void {
       await open.close();
     });
 
+    rule("a seek outside the range of an empty store finds the end", async (kv) => {
+      const seekAll = async (): Promise<void> => {
+        for (const reverse of [false, true]) {
+          const cursor = kv.cursor({ gte: key("b"), lt: key("d"), reverse });
+          for (const name of ["", "a", "b", "c", "d", "e"]) {
+            cursor.seek(key(name));
+            expect(await cursor.next(5)).toEqual([]);
+          }
+          await cursor.close();
+        }
+      };
+      await seekAll();
+      await put(kv, { a: "", c: "", e: "" });
+      await kv.clear({});
+      await seekAll();
+    });
+
     rule("a reverse cursor of an empty store or range is at its end", async (kv) => {
       expect(await names(kv, { reverse: true })).toEqual([]);
       expect(await names(kv, { lt: key("b"), reverse: true })).toEqual([]);
@@ -223,6 +240,11 @@ export function kvContract(name: string, openRig: () => Promise<KvRig>): void {
       await kv.clear({ gte: key("00010"), lt: key("02990") });
       expect((await names(kv, {})).length).toBe(20);
       await kv.clear({});
+      expect(await names(kv, {})).toEqual([]);
+      await put(kv, { "": "" });
+      await kv.clear({ lt: key("") });
+      expect(await names(kv, {})).toEqual([""]);
+      await kv.clear({ lt: key("a") });
       expect(await names(kv, {})).toEqual([]);
     });
 

@@ -33,6 +33,10 @@ test("files are made 0600 and folders 0700", async () => {
   });
 });
 
+test("a path that cannot be made ends in an error, not in an endless climb", async () => {
+  await expect(nodeDisk.makeDir("")).rejects.toMatchObject({ code: "DISK_NOT_FOUND" });
+});
+
 test("short writes and short reads are completed", async () => {
   await inFolder(async (dir) => {
     const disk = createNodeDisk({ ...fs, ...threeBytesAtATime } as unknown as FileCalls);
@@ -55,6 +59,25 @@ test("a system that writes nothing without a reason is an error, not an endless 
       code: "DISK_IO_FAILED",
     });
     await file.close();
+  });
+});
+
+test("a descriptor stays open while a call uses it", async () => {
+  await inFolder(async (dir) => {
+    let release: () => void = () => undefined;
+    const fdatasync = (fd: number, done: (error: Error | null) => void): void => {
+      release = () => fs.fdatasync(fd, done);
+    };
+    const disk = createNodeDisk({ ...fs, fdatasync } as unknown as FileCalls);
+    const file = await disk.open(join(dir, "a"), "create");
+    const events: string[] = [];
+    const synced = syncFully(file).then(() => events.push("synced"));
+    const closed = file.close().then(() => events.push("closed"));
+    await fs.promises.stat(dir);
+    expect(events).toEqual([]);
+    release();
+    await Promise.all([synced, closed]);
+    expect(events).toEqual(["synced", "closed"]);
   });
 });
 

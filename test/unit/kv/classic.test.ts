@@ -9,7 +9,7 @@ import {
   isCodedError,
   nodeDisk,
 } from "../../../src/base/index.ts";
-import { createClassicDriver, createGate, type Gate } from "../../../src/kv/index.ts";
+import { batchGate, createClassicDriver, createGate, type Gate } from "../../../src/kv/index.ts";
 import { kvContract } from "../../support/kv-contract.ts";
 
 kvContract("classic-level", async () => {
@@ -140,6 +140,43 @@ test("at most two batches are outstanding, over all stores of a gate", async () 
     expect(most).toBe(2);
     await Promise.all(stores.map((kv) => kv.close()));
   });
+});
+
+test("drivers share the gate of the process, which has two slots", async () => {
+  await inFolder(async (path) => {
+    const kv = await createClassicDriver({ disk: nodeDisk }).open(path);
+    const releases: Array<() => void> = [];
+    const occupy = () =>
+      batchGate.run(() => new Promise<void>((resolve) => releases.push(resolve)));
+    const [first, second] = [occupy(), occupy()];
+    let isWritten = false;
+    const write = kv.batch().put(Buffer.from("a"), Buffer.from("1")).write();
+    const watched = write.then(() => {
+      isWritten = true;
+    });
+    expect((await kv.getMany([Buffer.from("a")]))[0]).toBeUndefined();
+    expect([batchGate.waitingCount, isWritten]).toEqual([1, false]);
+    releases[0]?.();
+    await Promise.all([first, watched]);
+    releases[1]?.();
+    await second;
+    await kv.close();
+  });
+});
+
+test("a gate serves in order and a task that fails gives its slot on", async () => {
+  const gate = createGate(1);
+  const events: string[] = [];
+  const task = (name: string) => async () => {
+    await Promise.resolve();
+    events.push(name);
+    if (name === "b") throw new Error(name);
+    return name;
+  };
+  const results = await Promise.allSettled(["a", "b", "c"].map((name) => gate.run(task(name))));
+  expect(events).toEqual(["a", "b", "c"]);
+  expect(results.map((result) => result.status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
+  expect(gate.waitingCount).toBe(0);
 });
 
 test("approximateBytes grows with what is in tables", async () => {
