@@ -73,8 +73,8 @@ export function dataEnd(segment: { readonly sizeBytes: number }): number {
 }
 
 /**
- * The volume has no space, or the process no descriptor, at this moment: both pass, and neither says
- * anything about bytes already written.
+ * The volume has no space, or the process no descriptor, at this moment: both pass, and neither
+ * says anything about bytes already written.
  */
 export function isSpaceError(error: unknown): boolean {
   if (isCodedError(error, "DISK_FULL")) return true;
@@ -142,7 +142,7 @@ export class SegmentPool {
     return this.#ready !== undefined;
   }
 
-  /** Takes over what a former process left. Free files of another size, or too many, are removed. */
+  /** Takes over what a former process left. Free files of another size, or too many, go. */
   async adopt(free: readonly FreeFile[], liveBytes: number, fileNumber: number): Promise<void> {
     this.#fileNumber = fileNumber;
     this.#fileBytes = liveBytes;
@@ -317,7 +317,7 @@ export class SegmentPool {
     return spare;
   }
 
-  // Each step is synced by itself: a large heap of dirty pages would make the syncs of flushes wait.
+  // Each step is synced by itself: many dirty pages at once would make the syncs of flushes wait.
   async #fill(spare: Spare): Promise<void> {
     for (let at = 0; at < spare.sizeBytes; at += this.#zeros.length) {
       if (this.#stopped) throw logErrors.closed({ path: this.#dir });

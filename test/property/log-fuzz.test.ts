@@ -182,7 +182,7 @@ describe("one damaged byte", () => {
     expect(lossy).toBeGreaterThan(1000);
   });
 
-  test("under onDamage refuse ends the start with path and offset, and changes nothing", async () => {
+  test("under refuse ends the start with path and offset, changing nothing", async () => {
     const sample = await makeSample();
     const clock = new SimClock();
     for (const [path, bytes] of wals(sample.disk)) {

@@ -93,7 +93,7 @@ describe("no space", () => {
     await harness.close(log);
   });
 
-  test("is told while a whole segment is left, which progress writes use up, then appends wait", async () => {
+  test("is told with a segment left for progress writes; then appends wait", async () => {
     const harness = new LogHarness();
     const log = await harness.open();
     const used = 2 ** 40 - harness.disk.freeBytes;
@@ -197,7 +197,7 @@ describe("segments", () => {
     await harness.close(log);
   });
 
-  test("are recycled when every shard has released them, oldest first, and the rest removed", async () => {
+  test("are recycled when every shard has released them; spare ones are removed", async () => {
     const harness = new LogHarness();
     const log = await harness.open();
     for (let index = 1; index <= 400; index += 10) {
