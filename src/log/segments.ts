@@ -82,6 +82,12 @@ export function isSpaceError(error: unknown): boolean {
   return error.details.errno === "EMFILE" || error.details.errno === "ENFILE";
 }
 
+/**
+ * Size of a first segment that is needed at once and not there: filling one of the full size would
+ * make the start wait. It is removed after use.
+ */
+const starterBytes = 4 * 1024 * 1024;
+
 const probeDelayMsMin = 250;
 const probeDelayMsMax = 10_000;
 
@@ -180,8 +186,7 @@ export class SegmentPool {
    * @throws DISK_FULL when there is no space; `onReady` tells when it is worth trying again.
    */
   async take(order: number, firstFlush: number, flushBytes: number): Promise<OpenSegment> {
-    const sizeBytes = Math.max(this.#settings.segmentBytes, flushBytes + 2 * segmentHeaderBytes);
-    const spare = await this.#spareOf(sizeBytes);
+    const spare = await this.#spareOf(flushBytes + 2 * segmentHeaderBytes);
     const id = this.#components.random.bytes(idBytes);
     const header = { id, order, firstFlush, sizeBytes: spare.sizeBytes };
     try {
@@ -238,8 +243,12 @@ export class SegmentPool {
     }
   }
 
-  async #spareOf(sizeBytes: number): Promise<Spare> {
-    if (sizeBytes > this.#settings.segmentBytes) return this.#createLarge(sizeBytes);
+  async #spareOf(needBytes: number): Promise<Spare> {
+    const { segmentBytes } = this.#settings;
+    if (needBytes > segmentBytes) return this.#createNow(needBytes);
+    if (this.#isBare() && starterBytes < segmentBytes && needBytes <= starterBytes) {
+      return this.#createNow(starterBytes);
+    }
     if (this.#ready === undefined) {
       if (this.#full && this.#preparing === undefined) throw this.#noSpace();
       this.prepare();
@@ -251,7 +260,13 @@ export class SegmentPool {
     return spare;
   }
 
-  async #createLarge(sizeBytes: number): Promise<Spare> {
+  /** Nothing is ready, and nothing has been begun that is worth waiting for. */
+  #isBare(): boolean {
+    const isBegun = this.#ready !== undefined || this.#preparing !== undefined;
+    return !isBegun && this.#free.length === 0 && !this.#full;
+  }
+
+  async #createNow(sizeBytes: number): Promise<Spare> {
     try {
       return await this.#create(sizeBytes);
     } catch (error) {

@@ -123,7 +123,6 @@ async function checkOpen(
     }
     expect(found.size).toBe(0);
   }
-  await clock.complete(log.close());
   return missing;
 }
 
