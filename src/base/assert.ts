@@ -19,6 +19,7 @@ export function unreachable(value: never, message = "unreachable case"): never {
   return fail(`${message}: ${String(value)}`);
 }
 
-function fail(message: string): never {
+/** For a branch that cannot be reached; builds no message where the check is hot. */
+export function fail(message: string): never {
   throw new CodedError("BASE_ASSERTION_FAILED", "internal", `assertion failed: ${message}`, {});
 }

@@ -2,7 +2,7 @@
 // (up to 2^53 - 1) and length-prefixed bytes and strings. A reader never reads past its end: it
 // throws BYTES_TRUNCATED, which callers turn into their own "corrupt" error.
 
-import { assert } from "./assert.ts";
+import { assert, fail } from "./assert.ts";
 import { defineErrors } from "./errors.ts";
 
 export const bytesErrors = defineErrors({
@@ -22,6 +22,8 @@ export const bytesErrors = defineErrors({
 
 const UINT32 = 0x1_0000_0000;
 const initialBytes = 256;
+/** Eight groups of seven bits hold 53. */
+const varintScaleMax = 2 ** 56;
 
 /** Growable output buffer. `finish()` hands out a view of what was written; no copy. */
 export class ByteWriter {
@@ -47,6 +49,7 @@ export class ByteWriter {
   }
 
   u8(value: number): this {
+    if (value !== (value & 0xff)) outOfRange("u8", value);
     this.#reserve(1);
     this.#buffer[this.#length++] = value;
     return this;
@@ -68,13 +71,13 @@ export class ByteWriter {
 
   /** A non-negative safe integer in eight bytes. */
   u64(value: number): this {
-    assert(Number.isSafeInteger(value) && value >= 0, `u64 out of range: ${value}`);
+    if (!isUint53(value)) outOfRange("u64", value);
     this.u32(Math.floor(value / UINT32));
     return this.u32(value % UINT32);
   }
 
   varint(value: number): this {
-    assert(Number.isSafeInteger(value) && value >= 0, `varint out of range: ${value}`);
+    if (!isUint53(value)) outOfRange("varint", value);
     this.#reserve(8);
     let rest = value;
     while (rest >= 0x80) {
@@ -178,7 +181,7 @@ export class ByteReader {
       if (value > Number.MAX_SAFE_INTEGER) throw bytesErrors.varintOverflow({ offset: start });
       if (byte < 0x80) return value;
       scale *= 0x80;
-      if (scale > 2 ** 56) throw bytesErrors.varintOverflow({ offset: start });
+      if (scale >= varintScaleMax) throw bytesErrors.varintOverflow({ offset: start });
     }
   }
 
@@ -217,6 +220,7 @@ export function asBuffer(bytes: Uint8Array): Buffer {
 
 /** Eight big-endian bytes of a non-negative safe integer: keys that sort by number. */
 export function u64Key(value: number): Buffer {
+  if (!isUint53(value)) outOfRange("u64", value);
   const key = Buffer.allocUnsafe(8);
   key.writeUInt32BE(Math.floor(value / UINT32), 0);
   key.writeUInt32BE(value % UINT32, 4);
@@ -225,4 +229,13 @@ export function u64Key(value: number): Buffer {
 
 export function readU64(bytes: Buffer, offset = 0): number {
   return bytes.readUInt32BE(offset) * UINT32 + bytes.readUInt32BE(offset + 4);
+}
+
+function isUint53(value: number): boolean {
+  return Number.isSafeInteger(value) && value >= 0;
+}
+
+// Apart from the check, so that hot writers build no message.
+function outOfRange(type: string, value: number): never {
+  return fail(`${type} out of range: ${value}`);
 }

@@ -22,8 +22,11 @@ export interface Clock {
 /** Longest delay a Node timer takes; longer ones are chained. */
 const timerDelayMsMax = 2 ** 31 - 1;
 
+/** Below this, `Date.now()` and the monotonic clock differ by rounding only. */
+const wallStepMs = 2;
+
 export const systemClock: Clock = {
-  wallUs: () => Math.floor((performance.timeOrigin + performance.now()) * 1000) + wallDriftUs(),
+  wallUs: createWall(performance, Date.now),
   elapsedMs: () => performance.now(),
   schedule: scheduleTimer,
   soon: (task) => {
@@ -31,11 +34,22 @@ export const systemClock: Clock = {
   },
 };
 
-// performance.now() is monotonic and does not follow steps of the wall clock; Date.now() does but
-// has only milliseconds. The difference is folded in when it is more than a rounding error.
-function wallDriftUs(): number {
-  const driftMs = Date.now() - (performance.timeOrigin + performance.now());
-  return Math.abs(driftMs) < 2 ? 0 : Math.round(driftMs * 1000);
+/**
+ * Wall time in microseconds from a monotonic clock, which does not follow steps of the wall, and
+ * one in milliseconds that does. A step is adopted when it is more than rounding, and then kept,
+ * so that the rounding of `dateMs` does not make the time go to and fro.
+ */
+export function createWall(
+  monotonic: { readonly timeOrigin: number; now(): number },
+  dateMs: () => number,
+): () => number {
+  let stepMs = 0;
+  return () => {
+    const startMs = monotonic.timeOrigin + monotonic.now();
+    const differenceMs = dateMs() - startMs;
+    if (Math.abs(differenceMs - stepMs) >= wallStepMs) stepMs = differenceMs;
+    return Math.floor((startMs + stepMs) * 1000);
+  };
 }
 
 function scheduleTimer(delayMs: number, task: () => void): Cancel {

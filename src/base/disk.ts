@@ -1,8 +1,9 @@
 // The disk port: the few file operations that durable code needs, with their durability spelled
-// out. `node-disk.ts` is the real one, `sim-disk.ts` the twin with a page cache that can lose power.
+// out. `node-disk.ts` is the real one, `sim-disk.ts` the twin with a page cache that can lose
+// power.
 //
-// Durability: written bytes are durable after `fdatasync` of the file; a created, renamed or removed
-// name is durable after `syncDir` of its folder. Nothing else promises anything.
+// Durability: written bytes are durable after `fdatasync` of the file; a created, renamed or
+// removed name is durable after `syncDir` of its folder. Nothing else promises anything.
 // Errors are CodedErrors of `diskErrors`, with the path in `details.path`.
 
 import { defineErrors } from "./errors.ts";
@@ -20,6 +21,12 @@ export const diskErrors = defineErrors({
     message: "{operation} of {path} failed: {reason}",
     help: "The volume reported an IO error. Check the device; then start again.",
   },
+  exists: {
+    code: "DISK_EXISTS",
+    kind: "invalid",
+    message: "{path} exists already",
+    help: "Choose another path, or remove what is there.",
+  },
   missing: {
     code: "DISK_NOT_FOUND",
     kind: "invalid",
@@ -36,7 +43,10 @@ export const diskErrors = defineErrors({
 
 export type Done = (error: Error | undefined) => void;
 
-/** `create` fails when the file exists; `write` and `read` fail when it does not. */
+/**
+ * `create` (DISK_EXISTS when the file exists) and `write` (DISK_NOT_FOUND when it does not) give a
+ * file that can be read and written, `read` (DISK_NOT_FOUND) one that can only be read.
+ */
 export type OpenMode = "create" | "write" | "read";
 
 /**
@@ -52,7 +62,9 @@ export interface DiskFile {
   /** Fills `into` from `position`; resolves with the bytes read, fewer only at the end of file. */
   read(into: Uint8Array, position: number): Promise<number>;
   sizeBytes(): Promise<number>;
+  /** Durable after the next `fdatasync`; bytes added read as zeros. */
   truncate(sizeBytes: number): Promise<void>;
+  /** Waits for the calls under way; later calls fail with DISK_IO_FAILED (EBADF). Idempotent. */
   close(): Promise<void>;
 }
 
@@ -70,7 +82,10 @@ export interface Disk {
   /** Entries sorted by name. */
   list(path: string): Promise<DirEntry[]>;
   exists(path: string): Promise<boolean>;
-  /** Creates the folder and its parents (mode 0700); no error when it exists. */
+  /**
+   * Creates the folder and its parents (mode 0700); no error when it exists. Unlike files, folders
+   * are durable when this resolves: only the call knows which parents it had to make.
+   */
   makeDir(path: string): Promise<void>;
   /** Atomic within a volume; replaces `to`. */
   rename(from: string, to: string): Promise<void>;

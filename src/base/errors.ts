@@ -56,18 +56,38 @@ export type ErrorRow = {
 
 export type ErrorTable = Readonly<Record<string, ErrorRow>>;
 
-export type ErrorFactories<T extends ErrorTable> = {
-  readonly [K in keyof T]: (details?: ErrorDetails, cause?: unknown) => CodedError;
+/** Builds the error of one row; `row` is there for the reference page. */
+export type ErrorFactory<Row extends ErrorRow = ErrorRow> = {
+  (details?: ErrorDetails, cause?: unknown): CodedError;
+  readonly row: Row;
 };
+
+export type ErrorFactories<T extends ErrorTable> = {
+  readonly [K in keyof T]: ErrorFactory<T[K]>;
+};
+
+/** The union of a table's codes: `ErrorCodes<typeof storeErrors>`. */
+export type ErrorCodes<F extends Readonly<Record<string, ErrorFactory>>> =
+  F[keyof F]["row"]["code"];
 
 /** Makes one factory per row: `storeErrors.slabCorrupt({ slab, key })` builds the `CodedError`. */
 export function defineErrors<const T extends ErrorTable>(table: T): ErrorFactories<T> {
-  const factories: Record<string, (details?: ErrorDetails, cause?: unknown) => CodedError> = {};
-  for (const [name, row] of Object.entries(table)) {
-    factories[name] = (details = {}, cause) =>
-      new CodedError(row.code, row.kind, fillTemplate(row.message, details), details, cause);
-  }
+  const factories: Record<string, ErrorFactory> = {};
+  for (const [name, row] of Object.entries(table)) factories[name] = createFactory(row);
   return factories as ErrorFactories<T>;
+}
+
+/** The rows behind some rooms' factories, for `explain` and the reference page. */
+export function errorRows(
+  ...tables: ReadonlyArray<Readonly<Record<string, ErrorFactory>>>
+): ErrorRow[] {
+  return tables.flatMap((table) => Object.values(table).map((factory) => factory.row));
+}
+
+function createFactory(row: ErrorRow): ErrorFactory {
+  const build = (details: ErrorDetails = {}, cause?: unknown): CodedError =>
+    new CodedError(row.code, row.kind, fillTemplate(row.message, details), details, cause);
+  return Object.assign(build, { row });
 }
 
 export function isCodedError(error: unknown, code?: string): error is CodedError {

@@ -1,22 +1,28 @@
 // Ownership: whoever opens several things closes them in reverse order, once, even when opening
 // stopped half way or one of them fails to close.
 
+import { assert } from "./assert.ts";
+
 export interface Closeable {
   close(): Promise<void>;
 }
 
-/** A stack of things to close. Closing twice returns the same promise. */
+/**
+ * A stack of things to close. Closing twice returns the same promise; taking something over after
+ * the close has begun is a fault, since nobody would close it.
+ */
 export class Closer implements Closeable {
   readonly #items: Array<() => Promise<void> | void> = [];
   #closing: Promise<void> | undefined;
 
   /** Takes over `item`; returns it, so that opening and owning read as one line. */
   own<T extends Closeable>(item: T): T {
-    this.#items.push(() => item.close());
+    this.defer(() => item.close());
     return item;
   }
 
   defer(close: () => Promise<void> | void): void {
+    assert(this.#closing === undefined, "owned after the close began");
     this.#items.push(close);
   }
 

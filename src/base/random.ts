@@ -67,7 +67,7 @@ export class SeededRandom implements Random {
     return out;
   }
 
-  /** An independent generator for one concern. */
+  /** An independent generator for one concern: the same for the same state and concern. */
   split(concern: string): SeededRandom {
     return new SeededRandom(`${concern}/${this.#state.join(".")}`);
   }

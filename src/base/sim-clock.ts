@@ -9,7 +9,7 @@
 import type { Cancel, Clock } from "./clock.ts";
 import type { Random } from "./random.ts";
 
-type Task = { dueMs: number; order: number; run: (() => void) | undefined };
+type Task = { readonly dueMs: number; readonly order: number; readonly run: () => void };
 
 /** 2026-01-01T00:00:00Z, a start that is not zero, so that "unset" shows. */
 const defaultWallUs = 1_767_225_600_000_000;
@@ -42,14 +42,18 @@ export class SimClock implements Clock {
       order: tieBreak + this.#order++,
       run: task,
     };
-    insertSorted(this.#tasks, entry);
-    return () => {
-      entry.run = undefined;
-    };
+    this.#tasks.splice(placeOf(this.#tasks, entry), 0, entry);
+    return () => this.#cancel(entry);
   }
 
   soon(task: () => void): void {
-    insertSorted(this.#tasks, { dueMs: this.#nowMs, order: this.#order++, run: task });
+    const entry = { dueMs: this.#nowMs, order: this.#order++, run: task };
+    this.#tasks.splice(placeOf(this.#tasks, entry), 0, entry);
+  }
+
+  /** The clock of one simulated process: what it has planned dies with it. */
+  createProcess(): SimProcessClock {
+    return new SimProcessClock(this);
   }
 
   /** Moves the wall clock alone, as an operator or NTP would. */
@@ -105,9 +109,59 @@ export class SimClock implements Clock {
   async #step(): Promise<void> {
     const task = this.#tasks.shift() as Task;
     this.#nowMs = Math.max(this.#nowMs, task.dueMs);
-    if (task.run === undefined) return;
     task.run();
     await settle();
+  }
+
+  // Cancelled tasks leave at once: a simulation must not run on to the moment of a dead timer.
+  #cancel(entry: Task): void {
+    const at = placeOf(this.#tasks, entry);
+    if (this.#tasks[at] === entry) this.#tasks.splice(at, 1);
+  }
+}
+
+/** After `kill` nothing it had planned runs, and nothing more can be planned. */
+export class SimProcessClock implements Clock {
+  readonly #clock: SimClock;
+  readonly #planned = new Set<Cancel>();
+  #isDead = false;
+
+  constructor(clock: SimClock) {
+    this.#clock = clock;
+  }
+
+  wallUs(): number {
+    return this.#clock.wallUs();
+  }
+
+  elapsedMs(): number {
+    return this.#clock.elapsedMs();
+  }
+
+  schedule(delayMs: number, task: () => void): Cancel {
+    if (this.#isDead) return () => undefined;
+    const cancel = this.#clock.schedule(delayMs, () => {
+      this.#planned.delete(cancel);
+      task();
+    });
+    this.#planned.add(cancel);
+    return () => {
+      this.#planned.delete(cancel);
+      cancel();
+    };
+  }
+
+  soon(task: () => void): void {
+    if (this.#isDead) return;
+    this.#clock.soon(() => {
+      if (!this.#isDead) task();
+    });
+  }
+
+  kill(): void {
+    this.#isDead = true;
+    for (const cancel of this.#planned) cancel();
+    this.#planned.clear();
   }
 }
 
@@ -118,7 +172,8 @@ export function settle(): Promise<void> {
   });
 }
 
-function insertSorted(tasks: Task[], entry: Task): void {
+/** Where the entry is or belongs; no two are equal. */
+function placeOf(tasks: readonly Task[], entry: Task): number {
   let low = 0;
   let high = tasks.length;
   while (low < high) {
@@ -130,5 +185,5 @@ function insertSorted(tasks: Task[], entry: Task): void {
       high = middle;
     }
   }
-  tasks.splice(low, 0, entry);
+  return low;
 }

@@ -1,11 +1,14 @@
 // The ordered key-value port under slabs and shard stores. `classic.ts` drives LevelDB;
 // `memory.ts` is the twin that models LevelDB's real sync semantics and can lose power.
 //
-// Order is bytewise. A batch is atomic. A batch written without `sync` is visible at once and
-// durable after the next `sync()` that begins after it; after a power cut any subset of whole
-// unsynced batches may be missing. A batch written with `sync: true` is durable itself, but does
-// NOT make earlier unsynced ones durable.
-// After a failed write the store is unusable (`KV_FAILED` for ever): close it and open it again.
+// Order is bytewise. A batch is atomic; batches of one store are applied in the order of their
+// `write` calls. A batch written without `sync` is visible when `write` resolves and durable after
+// the next `sync()` that begins after that; after a power cut any subset of whole unsynced batches
+// may be missing, earlier ones while later ones are there. A batch written with `sync: true` is
+// durable itself, but does NOT make earlier unsynced ones durable.
+// After a failed write or sync the store takes no more (the same KV_FAILED or KV_DISK_FULL for
+// ever; reads go on): close it and open it again; the failed batch may then be there or not.
+// Every call on a closed store or cursor fails with KV_CLOSED.
 
 import { defineErrors } from "../base/index.ts";
 
@@ -28,6 +31,12 @@ export const kvErrors = defineErrors({
     message: "the key-value store {path} failed: {reason}",
     help: "Look at the volume's health and free space.",
   },
+  full: {
+    code: "KV_DISK_FULL",
+    kind: "retry",
+    message: "no space left on the volume of the key-value store {path}",
+    help: "Free space or raise the quota; the owner then opens the store again.",
+  },
   closed: {
     code: "KV_CLOSED",
     kind: "closed",
@@ -36,7 +45,10 @@ export const kvErrors = defineErrors({
   },
 });
 
-/** Half-open unless said: `gte`/`gt` to `lt`/`lte`, bytewise. */
+/**
+ * From `gte` or `gt` to `lt` or `lte`, bytewise; a missing bound is open. An inverted range is
+ * empty. `reverse` walks from the end.
+ */
 export type KvRange = {
   readonly gte?: Uint8Array;
   readonly gt?: Uint8Array;
@@ -47,7 +59,10 @@ export type KvRange = {
 
 export type KvEntry = readonly [key: Buffer, value: Buffer];
 
-/** Collects puts and deletes in order; nothing happens before `write`. Used once. */
+/**
+ * Collects puts and deletes in order (bytes are copied); nothing happens before `write`. Used once.
+ * `sizeBytes` counts keys and values.
+ */
 export interface KvBatch {
   readonly count: number;
   readonly sizeBytes: number;
@@ -56,11 +71,15 @@ export interface KvBatch {
   write(options?: { readonly sync?: boolean }): Promise<void>;
 }
 
-/** A consistent snapshot taken when the cursor was made. Close it. */
+/** A consistent snapshot taken when the cursor was made. Close it; closing twice is no error. */
 export interface KvCursor {
-  /** Up to `countMax` next entries and about 1 MiB; empty at the end of the range. */
+  /** Up to `countMax` next entries and about 1 MiB; empty only at the end of the range. */
   next(countMax: number): Promise<KvEntry[]>;
-  /** Moves to the first key at or after `key` (at or before it when `reverse`), within the range. */
+  /**
+   * Moves to the first key of the range at or after `key`, or at or before it when `reverse`;
+   * from a key before the range's beginning that is its first entry. Not while a `next` is under
+   * way.
+   */
   seek(key: Uint8Array): void;
   close(): Promise<void>;
 }
@@ -71,24 +90,34 @@ export interface Kv {
   getMany(keys: readonly Uint8Array[]): Promise<Array<Buffer | undefined>>;
   batch(): KvBatch;
   cursor(range: KvRange): KvCursor;
-  /** Deletes a range; visible at once, durable like an unsynced batch. */
+  /** Deletes a range, in several batches when it is large; durable like unsynced batches. */
   clear(range: KvRange): Promise<void>;
-  /** Makes every batch written before the call durable (fsync of logs and folder). */
+  /** Makes every batch whose `write` was called before durable (fsync of logs and folder). */
   sync(): Promise<void>;
-  /** Bytes on disk of a key range, roughly. */
+  /** Bytes on disk of a key range, roughly: what is still in memory does not count. */
   approximateBytes(range: KvRange): Promise<number>;
+  /** Waits for the batches under way, does not sync. Idempotent. Closes the cursors. */
   close(): Promise<void>;
 }
 
 export type KvOptions = {
-  /** Bytes collected in memory before a table is written. */
+  /** Bytes collected in memory before a table is written. Default 4 MiB. */
   readonly writeBufferBytes?: number;
+  /** Bytes of decompressed table blocks kept for reads. Default 8 MiB. */
   readonly cacheBytes?: number;
 };
 
 export interface KvDriver {
-  /** Opens or creates the store in the folder `path`. @throws KV_LOCKED, KV_CORRUPT, KV_FAILED. */
+  /**
+   * Opens or creates the store in the folder `path`; the folder's name is durable then.
+   * @throws KV_LOCKED, KV_CORRUPT, KV_FAILED, KV_DISK_FULL; codes of the disk when the folder
+   * cannot be made.
+   */
   open(path: string, options?: KvOptions): Promise<Kv>;
-  /** Removes the store's folder with all it holds; no error when it is gone already. */
+  /**
+   * Removes the store's folder with all it holds; no error when it is gone already. A crash in the
+   * middle may leave a damaged store: have the removal on record first, and call it again.
+   * @throws KV_LOCKED while it is open.
+   */
   destroy(path: string): Promise<void>;
 }

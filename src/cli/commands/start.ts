@@ -1,0 +1,115 @@
+// `flagstone start`: the launcher. Reads the configuration, starts a node, prints the start-up lines
+// with `ready ...` last, and runs until a signal or a failure. Logs go to standard error.
+
+import type { CodedError } from "../../base/index.ts";
+import {
+  bannerLines,
+  createLineWriter,
+  createLogger,
+  type LogLevel,
+  type NodeLogger,
+  type RunningNode,
+  type Settings,
+  startLocalNode,
+  version,
+  watchSignals,
+} from "../../node/index.ts";
+import type { Command, CommandInput, Io } from "../command.ts";
+import { configOf, configOptions } from "../config-options.ts";
+import { exitCodes } from "../exit-codes.ts";
+import { reportError } from "../report.ts";
+
+export const start: Command = {
+  name: "start",
+  summary: "run a node",
+  options: configOptions,
+  examples: [
+    "start --data ./data --port 1883",
+    "start --config config/flagstone.yaml --set mqtt.publishWait=5s",
+  ],
+  run: async (input) => {
+    const { settings } = configOf(input);
+    const logger = loggerFor(settings, input.io);
+    try {
+      return await runNode(settings, logger, input);
+    } finally {
+      logger.flush();
+    }
+  },
+};
+
+async function runNode(
+  settings: Settings,
+  logger: NodeLogger,
+  { io }: CommandInput,
+): Promise<number> {
+  const stopAsked = stopRequested(io, logger);
+  const node = await startLocalNode(settings, logger);
+  io.out(`${bannerLines(factsOf(node, io)).join("\n")}\n`);
+  const ended = await Promise.race([stopAsked, node.failed]);
+  if (typeof ended === "string") {
+    logger.info("node.stopping", { signal: ended });
+    await node.close();
+    logger.info("node.stopped");
+    return exitCodes.ok;
+  }
+  return endFailed(node, ended, io);
+}
+
+/** Resolves with the first SIGTERM or SIGINT; a second one ends the process at once. */
+function stopRequested(io: Io, logger: NodeLogger): Promise<string> {
+  return new Promise((resolve) => {
+    const endNow = (): void => {
+      logger.flush();
+      io.exitNow(exitCodes.failed);
+    };
+    const reload = (): void => {
+      logger.warn("node.reload_refused", { reason: "this version reads its file at start only" });
+    };
+    watchSignals({ stop: resolve, endNow, reload }, io.signals);
+  });
+}
+
+/** A clean stop may hang on the very volume that failed: it gets a few seconds. */
+const failedCloseMs = 5000;
+
+async function endFailed(node: RunningNode, error: CodedError, io: Io): Promise<number> {
+  const waited = new Promise<void>((resolve) => {
+    io.clock.schedule(failedCloseMs, resolve);
+  });
+  // What close() has to say about the broken volume adds nothing to the error that is reported.
+  const closed = node.close().catch(() => undefined);
+  await Promise.race([closed, waited]);
+  return reportError(error, io);
+}
+
+function loggerFor(settings: Settings, io: Io): NodeLogger {
+  const { level, format } = settings.logger;
+  const writer = createLineWriter(2);
+  const chosen = format === "auto" ? (io.isTerminal ? "pretty" : "json") : format;
+  const logger = createLogger({ level: level as LogLevel, format: chosen, write: writer.write });
+  return {
+    ...logger,
+    flush: () => {
+      logger.flush();
+      writer.flush();
+    },
+  };
+}
+
+function factsOf(node: RunningNode, io: Io): Parameters<typeof bannerLines>[0] {
+  const { settings, dataDir } = node;
+  const groups = Object.entries(settings.groups);
+  return {
+    version,
+    listeners: node.listeners,
+    admin: "off",
+    dataDir: settings.data.dir,
+    freeBytes: dataDir.space.freeBytes,
+    totalBytes: dataDir.space.totalBytes,
+    fileSystem: dataDir.space.type,
+    intervalGroups: groups.filter(([, { fsync }]) => fsync === "interval").map(([name]) => name),
+    command: io.command,
+    readyMs: node.readyMs,
+  };
+}

@@ -1,0 +1,160 @@
+// `flagstone sub`: subscribes and prints messages until it is stopped, has seen `-C` of them, or `-W`
+// has passed. With `-i` and `-c` its session is durable: what is published while it is away comes
+// when it is back, and it reconnects by itself. A message counts as received once it is printed.
+
+import { CodedError, sleep, systemRandom } from "../../base/index.ts";
+import { clientOptionsOf, connectOptions, qosOf, timeoutMsOf } from "../client-options.ts";
+import type { Command, CommandInput, Io } from "../command.ts";
+import { cliErrors } from "../errors.ts";
+import { exitCodes } from "../exit-codes.ts";
+import type { ClientOptions, ConnectClient, OnMessage, Qos } from "../mqtt-client.ts";
+import { connectSocket } from "../mqtt-connection.ts";
+import { type MessageFormat, printMessage } from "../render.ts";
+import { withTimeout } from "../timeout.ts";
+
+export const sub: Command = createSub(connectSocket);
+
+export function createSub(connect: ConnectClient): Command {
+  return {
+    name: "sub",
+    summary: "subscribe and print messages",
+    options: [
+      { flags: "-t, --topic <filter>", doc: "topic filter; may be given again", repeats: true },
+      { flags: "-q, --qos <0|1|2>", doc: "quality of service asked for", fallback: "0" },
+      { flags: "-C, --count <number>", doc: "end after so many messages" },
+      { flags: "-v, --verbose", doc: "print the topic before each message" },
+      { flags: "-o, --output <format>", doc: "how to print", choices: ["text", "json"] },
+      { flags: "-c, --disable-clean-session", doc: "keep the session (needs -i)" },
+      ...connectOptions,
+    ],
+    examples: ["sub -t 'demo/#' -v", "sub -t 'orders/+' -q 1 -i billing -c -o json"],
+    run: (input) => runSub(input, connect),
+  };
+}
+
+type Plan = {
+  readonly filters: readonly string[];
+  readonly qos: Qos;
+  readonly client: ClientOptions;
+  /** Whether a lost connection is made again. */
+  readonly reconnects: boolean;
+};
+
+async function runSub(input: CommandInput, connect: ConnectClient): Promise<number> {
+  const { options, io } = input;
+  const plan = planOf(input);
+  const countMax = options.whole("count", "-C", [1, Number.MAX_SAFE_INTEGER]);
+  const timeoutMs = timeoutMsOf(options);
+  const output = options.text("output") === "json" ? "json" : "text";
+  const format: MessageFormat = { output, withTopic: options.isOn("verbose") };
+  const reader = new Reader(io, format, countMax);
+  const stop = stopSignal(io);
+  try {
+    const reading = readMessages(plan, connect, reader, io);
+    await withTimeout(Promise.race([reading, stop.asked]), timeoutMs, io.clock);
+    return exitCodes.ok;
+  } finally {
+    reader.finish();
+    stop.remove();
+    await reader.end();
+  }
+}
+
+function planOf(input: CommandInput): Plan {
+  const { options } = input;
+  const filters = options.texts("topic");
+  if (filters.length === 0) throw cliErrors.usage({ reason: "give a topic filter with -t" });
+  const keepsSession = options.isOn("disableCleanSession");
+  if (keepsSession && !options.has("id")) {
+    throw cliErrors.usage({ reason: "-c needs a client id to come back to (-i)" });
+  }
+  const randomId = `flagstone-sub-${systemRandom.bytes(6).toString("hex")}`;
+  const client = clientOptionsOf(input, { isClean: !keepsSession, randomId });
+  return { filters, qos: qosOf(options), client, reconnects: keepsSession };
+}
+
+/** Prints messages until there were enough, and knows the connection to leave at the end. */
+class Reader {
+  readonly done: Promise<void>;
+  readonly #io: Io;
+  readonly #format: MessageFormat;
+  #left: number;
+  #finish: () => void = () => undefined;
+  #end: () => Promise<void> = async () => undefined;
+
+  constructor(io: Io, format: MessageFormat, countMax: number | undefined) {
+    this.#io = io;
+    this.#format = format;
+    this.#left = countMax ?? Number.POSITIVE_INFINITY;
+    this.done = new Promise((resolve) => {
+      this.#finish = resolve;
+    });
+  }
+
+  readonly onMessage: OnMessage = (message) => {
+    if (this.#left <= 0) return false;
+    this.#left--;
+    this.#io.out(printMessage(message, this.#format));
+    if (this.#left === 0) this.#finish();
+    return true;
+  };
+
+  /** Takes no more messages. */
+  finish(): void {
+    this.#left = 0;
+  }
+
+  owns(end: () => Promise<void>): void {
+    this.#end = end;
+  }
+
+  end(): Promise<void> {
+    return this.#end();
+  }
+}
+
+const reconnectMsFirst = 500;
+const reconnectMsMax = 15_000;
+
+async function readMessages(
+  plan: Plan,
+  connect: ConnectClient,
+  reader: Reader,
+  io: Io,
+): Promise<void> {
+  let delayMs = reconnectMsFirst;
+  let wasConnected = false;
+  for (;;) {
+    try {
+      const client = await connect(plan.client, reader.onMessage);
+      reader.owns(() => client.end());
+      // A lost connection must not reject unseen while the subscription is still asked for.
+      const lost = client.closed;
+      lost.catch(() => undefined);
+      await Promise.race([client.subscribe(plan.filters, plan.qos), lost]);
+      wasConnected = true;
+      delayMs = reconnectMsFirst;
+      await Promise.race([reader.done, lost]);
+      return;
+    } catch (error) {
+      // A refusal stays one: coming back after a takeover would throw the other client out again.
+      const mayPass = error instanceof CodedError && error.kind === "retry";
+      if (!plan.reconnects || !wasConnected || !mayPass) throw error;
+      io.error(`${error.message}; trying again in ${delayMs / 1000} s\n`);
+      await sleep(io.clock, delayMs);
+      delayMs = Math.min(reconnectMsMax, delayMs * 2);
+    }
+  }
+}
+
+function stopSignal(io: Io): { asked: Promise<void>; remove: () => void } {
+  let listener: () => void = () => undefined;
+  const asked = new Promise<void>((resolve) => {
+    listener = resolve;
+    for (const signal of ["SIGINT", "SIGTERM"] as const) io.signals.on(signal, listener);
+  });
+  const remove = (): void => {
+    for (const signal of ["SIGINT", "SIGTERM"] as const) io.signals.off(signal, listener);
+  };
+  return { asked, remove };
+}

@@ -1,0 +1,43 @@
+// The flags that `start` and `config` share, and what they mean: `--data` and the like are shorthand
+// for one key each and win over `--set`.
+
+import {
+  type Assignment,
+  type Config,
+  openConfigFile,
+  readConfig,
+  readSecretFile,
+} from "../node/index.ts";
+import type { CommandInput, OptionSpec } from "./command.ts";
+
+export const configOptions: readonly OptionSpec[] = [
+  { flags: "--config <file>", doc: "configuration file (YAML)" },
+  { flags: "--set <path=value>", doc: "one key, such as mqtt.publishWait=15s", repeats: true },
+  { flags: "--data <dir>", doc: "data directory (data.dir)" },
+  { flags: "--host <address>", doc: "address to bind (listeners.tcp.host)" },
+  { flags: "--port <port>", doc: "port for MQTT, 0 for any (listeners.tcp.port)" },
+  { flags: "--admin-port <port|off>", doc: "port for administration (admin.port)" },
+];
+
+const shorthands = [
+  ["data", "--data", ["data", "dir"]],
+  ["host", "--host", ["listeners", "tcp", "host"]],
+  ["port", "--port", ["listeners", "tcp", "port"]],
+  ["adminPort", "--admin-port", ["admin", "port"]],
+] as const;
+
+/** @throws CONFIG_INVALID, CONFIG_FILE_UNREADABLE. */
+export function configOf({ options, io }: CommandInput, file = options.text("config")): Config {
+  const flags: Assignment[] = [];
+  for (const [name, label, path] of shorthands) {
+    const text = options.text(name);
+    if (text !== undefined) flags.push({ path, text, place: { kind: "flag", label } });
+  }
+  return readConfig({
+    ...(file === undefined ? {} : { file: openConfigFile(file) }),
+    environment: io.environment,
+    readSecret: readSecretFile,
+    set: options.texts("set"),
+    flags,
+  });
+}

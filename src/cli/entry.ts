@@ -1,0 +1,48 @@
+// The process of the command line: its streams, signals and exit code. Everything else is a
+// function of the `Io` made here.
+
+import { basename, relative } from "node:path";
+import { systemClock } from "../base/index.ts";
+import type { Io } from "./command.ts";
+import { exitCodes } from "./exit-codes.ts";
+import { runCli } from "./program.ts";
+import { reportError } from "./report.ts";
+
+const io: Io = {
+  environment: process.env,
+  stdin: process.stdin,
+  isTerminal: process.stderr.isTTY === true,
+  command: commandName(process.argv[1] ?? ""),
+  clock: systemClock,
+  signals: process,
+  out: (text) => {
+    process.stdout.write(text);
+  },
+  error: (text) => {
+    process.stderr.write(text);
+  },
+  exitNow: (code) => process.exit(code),
+};
+
+// A reader that has seen enough (`| head -1`) is no fault.
+process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+  process.exit(error.code === "EPIPE" ? exitCodes.ok : exitCodes.failed);
+});
+// With standard error gone there is nobody left to tell.
+process.stderr.on("error", () => undefined);
+
+process.on("uncaughtException", (error) => process.exit(reportError(error, io)));
+
+// Timers do not keep a process alive here (a node lives by its listeners), but a command that waits,
+// for a reconnect say, is not done.
+const whileRunning = setInterval(() => undefined, 2 ** 30);
+const exitCode = await runCli(process.argv.slice(2), io);
+clearInterval(whileRunning);
+process.exit(exitCode);
+
+/** `flagstone` when called by that name, else the line that called it, to copy. */
+function commandName(script: string): string {
+  if (basename(script) === "flagstone") return "flagstone";
+  const near = relative(process.cwd(), script);
+  return `node ${near.startsWith("..") ? script : near}`;
+}

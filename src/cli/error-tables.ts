@@ -1,0 +1,40 @@
+// Every error table of the house, for `flagstone explain` and the reference page. A test compares
+// this list with the tables that the source declares.
+
+import {
+  bytesErrors,
+  diskErrors,
+  type ErrorFactory,
+  type ErrorRow,
+  networkErrors,
+} from "../base/index.ts";
+import { kvErrors } from "../kv/index.ts";
+import { configErrors, nodeErrors } from "../node/index.ts";
+import { cliErrors } from "./errors.ts";
+
+const tables: ReadonlyArray<Readonly<Record<string, ErrorFactory>>> = [
+  bytesErrors,
+  diskErrors,
+  networkErrors,
+  kvErrors,
+  configErrors,
+  nodeErrors,
+  cliErrors,
+];
+
+/** All rows, sorted by code. */
+export function errorRows(): ErrorRow[] {
+  const rows = tables.flatMap((table) => Object.values(table).map(({ row }) => row));
+  return rows.sort((left, right) => (left.code < right.code ? -1 : 1));
+}
+
+/** What the caller can do about each kind, in a sentence for people. */
+export const kindHelp: Readonly<Record<ErrorRow["kind"], string>> = {
+  retry: "The same call may succeed later.",
+  conflict: "Start the transaction again from its reads.",
+  invalid: "The call, the command or the configuration has to change.",
+  closed: "It was closed by its owner.",
+  limit: "A named limit was reached.",
+  corrupt: "Stored bytes are not what was written.",
+  internal: "The machine or Flagstone itself is at fault.",
+};

@@ -1,0 +1,54 @@
+// What can go wrong on the command line itself. Exit codes are given by `exit-codes.ts`.
+
+import { defineErrors } from "../base/index.ts";
+
+export const cliErrors = defineErrors({
+  usage: {
+    code: "CLI_USAGE",
+    kind: "invalid",
+    message: "{reason}",
+    help: "See `flagstone COMMAND --help`.",
+  },
+  connectFailed: {
+    code: "CLI_CONNECT_FAILED",
+    kind: "retry",
+    message: "cannot reach {address}: {reason}",
+    help: "Is a broker running there? Check host and port (-h, -p).",
+  },
+  connectRefused: {
+    code: "CLI_CONNECT_REFUSED",
+    kind: "invalid",
+    message: "{address} refused the connection: {reason}",
+    help: "The broker does not want this client; the reason says why.",
+  },
+  connectionLost: {
+    code: "CLI_CONNECTION_LOST",
+    kind: "retry",
+    message: "connection to {address} lost: {reason}",
+    help: "The broker or the network ended the connection. `sub` with a fixed -i and -c comes back by itself.",
+  },
+  publishRefused: {
+    code: "CLI_PUBLISH_REFUSED",
+    kind: "invalid",
+    message: "publish to {topic} refused: {reason}",
+    help: "The broker did not take the message; it is not stored.",
+  },
+  subscribeRefused: {
+    code: "CLI_SUBSCRIBE_REFUSED",
+    kind: "invalid",
+    message: "subscription to {filter} refused: {reason}",
+    help: "The broker did not grant this filter.",
+  },
+  timedOut: {
+    code: "CLI_TIMED_OUT",
+    kind: "retry",
+    message: "timed out after {seconds} s",
+    help: "Raise -W, or leave it out to wait without end.",
+  },
+  unreadableFile: {
+    code: "CLI_FILE_UNREADABLE",
+    kind: "invalid",
+    message: 'cannot read "{path}": {reason}',
+    help: "Check path, owner and mode of the file.",
+  },
+});

@@ -1,0 +1,45 @@
+// Exit codes, stable for scripts and service managers, by code first and by kind then.
+
+import { CodedError } from "../base/index.ts";
+
+export const exitCodes = {
+  ok: 0,
+  failed: 1,
+  usage: 2,
+  badConfiguration: 3,
+  cannotStartOrReach: 4,
+  storageFailed: 5,
+  ourBug: 70,
+} as const;
+
+export type ExitCode = (typeof exitCodes)[keyof typeof exitCodes];
+
+export const exitCodeHelp: Readonly<Record<keyof typeof exitCodes, string>> = {
+  ok: "done",
+  failed: "not done: refused, timed out, or ended by a second signal",
+  usage: "the command line is wrong",
+  badConfiguration: "the configuration is wrong; nothing was started",
+  cannotStartOrReach: "the node cannot start, or the broker cannot be reached",
+  storageFailed: "the storage failed while running; mend the volume, then start again",
+  ourBug: "a fault of Flagstone itself; please report it",
+};
+
+const byCode: ReadonlyArray<readonly [prefix: string, exit: ExitCode]> = [
+  ["CLI_USAGE", exitCodes.usage],
+  ["CLI_FILE_UNREADABLE", exitCodes.usage],
+  ["CLI_CONNECT", exitCodes.cannotStartOrReach],
+  ["CLI_", exitCodes.failed],
+  ["CONFIG_", exitCodes.badConfiguration],
+  ["NODE_FAILED", exitCodes.storageFailed],
+  ["NODE_", exitCodes.cannotStartOrReach],
+  ["DISK_", exitCodes.storageFailed],
+];
+
+/** The exit code for an error that ends a command. Anything without a code is our bug. */
+export function exitCodeOf(error: unknown): ExitCode {
+  if (!(error instanceof CodedError)) return exitCodes.ourBug;
+  const found = byCode.find(([prefix]) => error.code.startsWith(prefix));
+  if (found !== undefined) return found[1];
+  if (error.kind === "internal") return exitCodes.ourBug;
+  return error.kind === "corrupt" ? exitCodes.cannotStartOrReach : exitCodes.failed;
+}

@@ -1,0 +1,159 @@
+// The memory twin of LevelDB: the stores of one machine, which outlive the simulated processes that
+// open them. `kill()` ends the process, `crash()` cuts the power: what survives follows
+// `level-model.ts`. Without `random` it is a plain store in memory: no delays, no model, no loss
+// but of everything at the end of the process.
+//
+// Invariants: everything follows from the seed and the order of calls; calls of a dead process
+// never complete; what was synced survives. A store that is open is locked until its close or the
+// end of its process.
+
+import {
+  assert,
+  type Cancel,
+  type Clock,
+  type FaultRule,
+  type SeededRandom,
+  SimCalls,
+} from "../base/index.ts";
+import { type Kv, type KvDriver, type KvOptions, kvErrors } from "./kv.ts";
+import { LevelModel } from "./level-model.ts";
+import { MemoryKv, type MemoryOperation, type MemoryStore } from "./memory-store.ts";
+import { SortedMap } from "./sorted-map.ts";
+
+export type MemoryOptions = {
+  readonly clock: Clock;
+  /** Turns the model of sync and power loss on, and draws delays. */
+  readonly random?: SeededRandom;
+  /** Bounds of the drawn delays; default 0.01-0.1 ms a call, 0.1-2 ms a sync, 1-50 ms a flush. */
+  readonly callMs?: readonly [low: number, high: number];
+  readonly syncMs?: readonly [low: number, high: number];
+  readonly flushMs?: readonly [low: number, high: number];
+};
+
+const defaultWriteBufferBytes = 4 * 1024 * 1024;
+/** Log sizes are drawn over so many powers of two, so that small tests see switches as well. */
+const logSizeSpread = 16;
+
+export class MemoryDriver implements KvDriver {
+  readonly #options: MemoryOptions;
+  readonly #random: SeededRandom | undefined;
+  readonly #calls: SimCalls<MemoryOperation>;
+  readonly #stores = new Map<string, MemoryStore>();
+  readonly #removing = new Set<MemoryStore>();
+
+  constructor(options: MemoryOptions) {
+    this.#options = options;
+    this.#random = options.random?.split("kv");
+    this.#calls = new SimCalls<MemoryOperation>({
+      clock: options.clock,
+      delayMs: (operation) => this.#delayMs(operation),
+      injected: (operation, path, errno) =>
+        errno === "ENOSPC"
+          ? kvErrors.full({ path, errno })
+          : kvErrors.failed({ path, errno, reason: `${operation}: ${errno}` }),
+    });
+  }
+
+  open(path: string, options: KvOptions = {}): Promise<Kv> {
+    const { generation } = this.#calls;
+    const effect = (): Kv => {
+      const store = this.#stores.get(path) ?? this.#create(path);
+      if (store.isOpen) throw kvErrors.locked({ path });
+      if (store.isDamaged) throw kvErrors.corrupt({ path, reason: "a part of it is missing" });
+      store.isOpen = true;
+      this.#removing.delete(store);
+      if (store.model !== undefined) store.visible = store.model.recover(this.#random);
+      const bufferBytes = options.writeBufferBytes ?? defaultWriteBufferBytes;
+      const switchBytes = (): number => this.#logBytes(bufferBytes);
+      store.logBytesMax = switchBytes();
+      return new MemoryKv(store, { calls: this.#calls, generation, switchBytes });
+    };
+    return this.#calls.promise(generation, { operation: "open", path, effect });
+  }
+
+  destroy(path: string): Promise<void> {
+    const store = this.#stores.get(path);
+    if (store !== undefined && !store.isOpen) this.#removing.add(store);
+    const effect = (): void => {
+      if (store?.isOpen === true) throw kvErrors.locked({ path });
+      this.#stores.delete(path);
+      if (store !== undefined) this.#removing.delete(store);
+    };
+    const { generation } = this.#calls;
+    return this.#calls.promise(generation, { operation: "destroy", path, effect });
+  }
+
+  /** Process death: what the kernel was given survives, open stores are free to be opened again. */
+  kill(): void {
+    this.#calls.cutOff();
+    for (const store of this.#stores.values()) {
+      store.isOpen = false;
+      store.isFlushing = false;
+      store.whenFlushed.length = 0;
+    }
+    for (const store of this.#removing) {
+      if (this.#random?.chance(0.5) === true) store.isDamaged = true;
+    }
+    this.#removing.clear();
+  }
+
+  /** Power loss. @throws without `random`: nothing models it. */
+  crash(): void {
+    const random = this.#random;
+    assert(random !== undefined, "a power cut needs the model, which needs `random`");
+    this.kill();
+    for (const store of this.#stores.values()) store.model?.losePower(random);
+  }
+
+  /** Makes matching calls fail, hang or take longer; paths are those of stores. */
+  inject(rule: FaultRule<MemoryOperation>): Cancel {
+    return this.#calls.inject(rule);
+  }
+
+  /** Withdraws all rules and lets the calls that hang complete. */
+  heal(): void {
+    this.#calls.heal();
+  }
+
+  /** Rot: the next open of the store fails with KV_CORRUPT, until it is destroyed. */
+  damage(path: string): void {
+    const store = this.#stores.get(path);
+    assert(store !== undefined, `no store ${path}`);
+    store.isDamaged = true;
+  }
+
+  /** Paths of the stores that exist, sorted. */
+  get paths(): string[] {
+    return [...this.#stores.keys()].sort();
+  }
+
+  #create(path: string): MemoryStore {
+    const store: MemoryStore = {
+      path,
+      visible: new SortedMap(),
+      model: this.#random === undefined ? undefined : new LevelModel(),
+      isOpen: false,
+      isDamaged: false,
+      isFlushing: false,
+      logBytesMax: 0,
+      whenFlushed: [],
+    };
+    this.#stores.set(path, store);
+    return store;
+  }
+
+  #logBytes(bufferBytes: number): number {
+    const random = this.#random;
+    if (random === undefined) return Number.POSITIVE_INFINITY;
+    return random.between(1, Math.max(1, bufferBytes >>> random.below(logSizeSpread)));
+  }
+
+  #delayMs(operation: MemoryOperation): number {
+    if (this.#random === undefined) return 0;
+    const { callMs, syncMs, flushMs } = this.#options;
+    let [low, high] = callMs ?? [0.01, 0.1];
+    if (operation === "sync") [low, high] = syncMs ?? [0.1, 2];
+    if (operation === "flush") [low, high] = flushMs ?? [1, 50];
+    return low + ((high - low) * this.#random.below(1000)) / 1000;
+  }
+}

@@ -1,0 +1,45 @@
+// The seam between a node's shell and what it serves. `startNode` brings configuration, data
+// directory and components; an `Assemble` builds the rooms above them (log, store, sessions,
+// broker), opens the listeners when they are ready to serve, and owns all of it until `close`.
+
+import type { Clock, CodedError, Disk, Logger, Network, Random } from "../base/index.ts";
+import type { KvDriver } from "../kv/index.ts";
+import type { Settings } from "./config/keys.ts";
+import type { DataDir } from "./data-dir.ts";
+
+/** What a node is made of besides its settings. Each has a simulated twin. */
+export type Components = {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly disk: Disk;
+  readonly kv: KvDriver;
+  readonly network: Network;
+  readonly logger: Logger;
+};
+
+export type AssembleContext = {
+  readonly settings: Settings;
+  readonly dataDir: DataDir;
+  readonly components: Components;
+  /**
+   * Says that an acknowledgement can no longer be kept (an fsync failed, say). The node's `failed`
+   * resolves with the first error; whoever started the node closes it.
+   */
+  fail(error: CodedError): void;
+};
+
+/** A bound listener: its name in the settings and the address it really has. */
+export type BoundListener = {
+  readonly name: string;
+  readonly host: string;
+  readonly port: number;
+};
+
+export type Assembled = {
+  readonly listeners: readonly BoundListener[];
+  /** Stops accepting, lets clients go, flushes, closes; in this order and once. */
+  close(): Promise<void>;
+};
+
+/** Resolves when everything is replayed and loaded and the listeners accept. */
+export type Assemble = (context: AssembleContext) => Promise<Assembled>;

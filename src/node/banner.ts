@@ -1,0 +1,86 @@
+// What a node says on standard output when it is ready: at most 12 lines, the last of them
+// `ready mqtt=127.0.0.1:1883 admin=off ms=123` for programs that wait for it.
+
+import { describeSize } from "./config/units.ts";
+
+export type BannerFacts = {
+  readonly version: string;
+  /** Bound addresses of the MQTT listeners, by name. */
+  readonly listeners: ReadonlyArray<{
+    readonly name: string;
+    readonly host: string;
+    readonly port: number;
+  }>;
+  readonly admin: string;
+  readonly dataDir: string;
+  readonly freeBytes: number;
+  readonly totalBytes: number;
+  readonly fileSystem: string | undefined;
+  /** Groups whose acks do not wait for the disk. */
+  readonly intervalGroups: readonly string[];
+  /** How this program was called: `flagstone` or `node dist/cli/main.js`. */
+  readonly command: string;
+  readonly readyMs: number;
+};
+
+/** Listeners printed with their own line; more are counted. */
+const listenersShown = 3;
+
+export function bannerLines(facts: BannerFacts): string[] {
+  const shown = facts.listeners.slice(0, listenersShown);
+  const rest = facts.listeners.length - shown.length;
+  const [first] = facts.listeners;
+  return [
+    `Flagstone ${facts.version}`,
+    ...shown.map(({ host, port }) => row("mqtt", `${address(host, port)}  (${audience(host)})`)),
+    ...(rest > 0 ? [row("", `and ${rest} more`)] : []),
+    row("data", `${facts.dataDir}  (${space(facts)})`),
+    row("durability", durability(facts.intervalGroups)),
+    ...(first === undefined ? [] : tryLines(facts.command, first)),
+    readyLine(facts),
+  ];
+}
+
+function readyLine(facts: BannerFacts): string {
+  const [first] = facts.listeners;
+  const mqtt = first === undefined ? "off" : address(first.host, first.port);
+  return `ready mqtt=${mqtt} admin=${facts.admin} ms=${Math.round(facts.readyMs)}`;
+}
+
+export function address(host: string, port: number): string {
+  return host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
+}
+
+export function isLoopback(host: string): boolean {
+  return host === "localhost" || host === "::1" || /^127(\.\d{1,3}){3}$/.test(host);
+}
+
+function audience(host: string): string {
+  return isLoopback(host)
+    ? "anonymous, loopback only"
+    : "ANONYMOUS, EVERYBODY who reaches this address";
+}
+
+function space(facts: BannerFacts): string {
+  const type = facts.fileSystem === undefined ? "" : `, ${facts.fileSystem}`;
+  return `${describeSize(facts.freeBytes)} free of ${describeSize(facts.totalBytes)}${type}`;
+}
+
+function durability(intervalGroups: readonly string[]): string {
+  if (intervalGroups.length === 0) return "acked means synced to disk";
+  return `group ${intervalGroups.join(", ")}: acks do not wait for the disk (fsync: interval)`;
+}
+
+function tryLines(command: string, listener: { host: string; port: number }): string[] {
+  // Nobody can connect to "any address"; the loopback one is part of it.
+  const host = listener.host === "0.0.0.0" || listener.host === "::" ? "127.0.0.1" : listener.host;
+  const at = `-h ${host} -p ${listener.port}`;
+  return [
+    row("try", `${command} sub ${at} -t 'demo/#' -v`),
+    row("", `${command} pub ${at} -t demo/hello -m world`),
+  ];
+}
+
+function row(label: string, text: string): string {
+  return `  ${label.padEnd(11)}${text}`;
+}

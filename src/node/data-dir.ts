@@ -1,0 +1,202 @@
+// The data directory: made with mode 0700, checked, locked, and stamped with its format and site.
+//
+// `FLAGSTONE` names the directory's format and the site's identity; `FLAGSTONE.copy` is its twin, so
+// that one rotten file keeps nobody from starting. `lock/` is a tiny LevelDB held open for as long
+// as the node runs: its kernel lock goes with the process, however that ends. No pid file.
+// Nothing is written before the file system is known to be a local one.
+
+import {
+  CodedError,
+  crc32,
+  type Disk,
+  type DiskSpace,
+  diskErrors,
+  isCodedError,
+  joinPath,
+  type Logger,
+  type Random,
+  readFile,
+  replaceFile,
+  toError,
+} from "../base/index.ts";
+import { type Kv, type KvDriver, kvErrors } from "../kv/index.ts";
+import { nodeErrors } from "./errors.ts";
+
+/** Highest format of a data directory that this version reads and the one it writes. */
+export const dataFormat = 1;
+
+export type DataDir = {
+  readonly path: string;
+  /** Durable identity of this directory, 32 hex digits, whatever its host is called. */
+  readonly siteId: string;
+  readonly format: number;
+  /** Whether this start made it. */
+  readonly isNew: boolean;
+  readonly space: DiskSpace;
+  /** Gives the lock back. */
+  close(): Promise<void>;
+};
+
+export type DataDirComponents = {
+  readonly disk: Disk;
+  readonly kv: KvDriver;
+  readonly random: Random;
+  readonly logger: Logger;
+};
+
+/** @throws NODE_DATA_DIR_* with a sentence for the operator. Gives the lock back when it throws. */
+export async function openDataDir(path: string, components: DataDirComponents): Promise<DataDir> {
+  const { disk, logger } = components;
+  try {
+    await disk.makeDir(path);
+    const space = await disk.space(path);
+    checkFileSystem(path, space, logger);
+    const names = (await disk.list(path)).map(({ name }) => name);
+    if (!names.includes(stampName) && !names.includes(copyName)) refuseForeign(path, names);
+    refuseNewer(path, await readStamps(path, disk));
+    const lock = await takeLock(path, components);
+    try {
+      await probeWrite(disk, path);
+      const { stamp, isNew } = await readOrWriteStamp(path, components);
+      return { path, ...stamp, isNew, space, close: () => lock.close() };
+    } catch (error) {
+      await closeAfter(lock, logger);
+      throw error;
+    }
+  } catch (error) {
+    throw plainError(path, toError(error));
+  }
+}
+
+const stampName = "FLAGSTONE";
+const copyName = "FLAGSTONE.copy";
+const lockName = "lock";
+const probeName = "probe.tmp";
+
+const refusedTypes = new Set(["nfs", "smb", "cifs", "9p", "ceph"]);
+
+function checkFileSystem(path: string, { type }: DiskSpace, logger: Logger): void {
+  if (type === undefined) return;
+  if (refusedTypes.has(type)) throw nodeErrors.dataDirNetwork({ path, type });
+  if (type === "fuse") {
+    logger.warn("node.data_dir_on_fuse", {
+      path,
+      advice: "locks and syncs are only as good as the program behind this mount",
+    });
+  }
+}
+
+/** What a start that was cut short leaves behind, and what volumes hold from their birth. */
+const harmless = new Set([
+  lockName,
+  probeName,
+  `${stampName}.new`,
+  `${copyName}.new`,
+  "lost+found",
+]);
+
+function refuseForeign(path: string, names: readonly string[]): void {
+  const name = names.find((entry) => !harmless.has(entry) && !entry.startsWith("."));
+  if (name !== undefined) throw nodeErrors.dataDirForeign({ path, name });
+}
+
+async function takeLock(path: string, { disk, kv }: DataDirComponents): Promise<Kv> {
+  try {
+    return await kv.open(joinPath(path, lockName), { writeBufferBytes: 64 * 1024 });
+  } catch (error) {
+    // Our own write fails for the same reason, in words an operator can use.
+    if (!isCodedError(error, kvErrors.locked.row.code)) await probeWrite(disk, path);
+    throw error;
+  }
+}
+
+/** Rights alone do not tell: read-only mounts and full volumes show only when something is written. */
+async function probeWrite(disk: Disk, path: string): Promise<void> {
+  const probe = joinPath(path, probeName);
+  await replaceFile(disk, probe, Buffer.from("probe\n"));
+  await readFile(disk, probe);
+  await disk.remove(probe);
+}
+
+type Stamp = { readonly format: number; readonly siteId: string };
+type StampFile = Stamp | "missing" | "damaged";
+
+type StampFiles = readonly [main: StampFile, copy: StampFile];
+
+async function readStamps(path: string, disk: Disk): Promise<StampFiles> {
+  const main = await readStamp(disk, joinPath(path, stampName));
+  return [main, await readStamp(disk, joinPath(path, copyName))];
+}
+
+function refuseNewer(path: string, files: StampFiles): void {
+  for (const file of files) {
+    if (typeof file === "object" && file.format > dataFormat) {
+      throw nodeErrors.dataDirNewer({ path, format: file.format, formatMax: dataFormat });
+    }
+  }
+}
+
+async function readOrWriteStamp(
+  path: string,
+  { disk, random, logger }: DataDirComponents,
+): Promise<{ stamp: Stamp; isNew: boolean }> {
+  const [main, copy] = await readStamps(path, disk);
+  const intact = [main, copy].find((file): file is Stamp => typeof file === "object");
+  if (intact === undefined && (main === "damaged" || copy === "damaged")) {
+    throw nodeErrors.dataDirDamaged({ path });
+  }
+  const stamp = intact ?? { format: dataFormat, siteId: random.bytes(16).toString("hex") };
+  const wanted = [
+    [stampName, main],
+    [copyName, copy],
+  ] as const;
+  for (const [name, file] of wanted) {
+    if (typeof file === "object") continue;
+    if (file === "damaged") logger.warn("node.stamp_rebuilt", { path: joinPath(path, name) });
+    await replaceFile(disk, joinPath(path, name), Buffer.from(formatStamp(stamp)));
+  }
+  return { stamp, isNew: intact === undefined };
+}
+
+async function readStamp(disk: Disk, file: string): Promise<StampFile> {
+  if (!(await disk.exists(file))) return "missing";
+  const text = (await readFile(disk, file)).toString("latin1");
+  return parseStamp(text) ?? "damaged";
+}
+
+/** Three lines and a checksum over them; see docs/formats/data-dir.md. */
+export function formatStamp({ format, siteId }: Stamp): string {
+  const body = `flagstone-data\nformat ${format}\nsite ${siteId}\n`;
+  return `${body}crc ${checksum(body)}\n`;
+}
+
+export function parseStamp(text: string): Stamp | undefined {
+  const match =
+    /^(flagstone-data\nformat (\d{1,9})\nsite ([0-9a-f]{32})\n)crc ([0-9a-f]{8})\n$/.exec(text);
+  if (match === null) return undefined;
+  const [, body = "", format, siteId = "", crc] = match;
+  return checksum(body) === crc ? { format: Number(format), siteId } : undefined;
+}
+
+function checksum(body: string): string {
+  return crc32(Buffer.from(body)).toString(16).padStart(8, "0");
+}
+
+async function closeAfter(lock: Kv, logger: Logger): Promise<void> {
+  try {
+    await lock.close();
+  } catch (error) {
+    // What made us close is the error the operator needs; this one only goes to the log.
+    logger.warn("node.lock_close_failed", { error: toError(error) });
+  }
+}
+
+function plainError(path: string, error: Error): CodedError {
+  if (error instanceof CodedError && error.code.startsWith("NODE_")) return error;
+  if (isCodedError(error, kvErrors.locked.row.code))
+    return nodeErrors.dataDirInUse({ path }, error);
+  if (isCodedError(error, diskErrors.denied.row.code)) {
+    return nodeErrors.dataDirDenied({ path }, error);
+  }
+  return nodeErrors.dataDirFailed({ path, reason: error.message }, error);
+}

@@ -1,0 +1,88 @@
+// What can go wrong while a node is configured and started. The sentences are for operators: what
+// happened, to which thing, what to do.
+
+import { defineErrors } from "../base/index.ts";
+
+export const configErrors = defineErrors({
+  invalid: {
+    code: "CONFIG_INVALID",
+    kind: "invalid",
+    message: "{text}",
+    help: "Mend the named places; `flagstone config check` shows them without starting.",
+  },
+  unreadable: {
+    code: "CONFIG_FILE_UNREADABLE",
+    kind: "invalid",
+    message: 'cannot read the configuration file "{path}": {reason}',
+    help: "Check the path after --config and the file's owner and mode.",
+  },
+});
+
+export const nodeErrors = defineErrors({
+  dataDirInUse: {
+    code: "NODE_DATA_DIR_IN_USE",
+    kind: "invalid",
+    message:
+      'cannot open data directory "{path}": in use by another process; ' +
+      "stop it or choose another data.dir",
+    help: "One node per data directory. The lock goes with its process, however that ended.",
+  },
+  dataDirDenied: {
+    code: "NODE_DATA_DIR_DENIED",
+    kind: "invalid",
+    message:
+      'cannot open data directory "{path}": this user may not read and write it; ' +
+      "change its owner or choose another data.dir",
+    help: "The node needs a directory of its own, mode 0700, owned by the user that runs it.",
+  },
+  dataDirNetwork: {
+    code: "NODE_DATA_DIR_NETWORK",
+    kind: "invalid",
+    message:
+      'cannot open data directory "{path}": it lies on a network file system ({type}), ' +
+      "where locks and syncs cannot be trusted; choose a data.dir on a local volume",
+    help: "nfs, smb, cifs, 9p and ceph are refused. Use a local disk or a block device.",
+  },
+  dataDirForeign: {
+    code: "NODE_DATA_DIR_FOREIGN",
+    kind: "invalid",
+    message:
+      'cannot open data directory "{path}": it holds "{name}", which is not Flagstone\'s; ' +
+      "choose an empty data.dir",
+    help: "A new data directory must be empty, so that nothing of yours is mixed up with ours.",
+  },
+  dataDirNewer: {
+    code: "NODE_DATA_DIR_NEWER",
+    kind: "invalid",
+    message:
+      'cannot open data directory "{path}": it was written by a newer version ' +
+      "(format {format}, this one reads up to {formatMax}); start that version again",
+    help: "Formats are never read backwards. Use the version that wrote the directory, or a newer one.",
+  },
+  dataDirDamaged: {
+    code: "NODE_DATA_DIR_DAMAGED",
+    kind: "corrupt",
+    message:
+      'cannot open data directory "{path}": both FLAGSTONE and FLAGSTONE.copy are damaged; ' +
+      "restore one of them from a backup",
+    help: "The two files say which format the directory has. One intact copy is enough.",
+  },
+  dataDirFailed: {
+    code: "NODE_DATA_DIR_FAILED",
+    kind: "internal",
+    message: 'cannot open data directory "{path}": {reason}',
+    help: "The volume did not do what was asked. Check the device, its free space and its mount.",
+  },
+  listenFailed: {
+    code: "NODE_LISTEN_FAILED",
+    kind: "invalid",
+    message: "cannot listen on {address} (listeners.{name}): {reason}",
+    help: "Choose another port or address, or stop what holds it.",
+  },
+  failed: {
+    code: "NODE_FAILED",
+    kind: "internal",
+    message: "the node failed and stopped acknowledging: {reason}",
+    help: "An acknowledgement could no longer be kept. Mend the volume, then start again.",
+  },
+});

@@ -1,0 +1,26 @@
+// The face of the composition root: what the launcher and embedding programs use.
+export type {
+  Assemble,
+  AssembleContext,
+  Assembled,
+  BoundListener,
+  Components,
+} from "./assemble.ts";
+export { address, type BannerFacts, bannerLines, isLoopback } from "./banner.ts";
+export { type Config, type ConfigSources, createSettings, readConfig } from "./config/config.ts";
+export type { Environment } from "./config/environment.ts";
+export { openConfigFile, readSecretFile } from "./config/files.ts";
+export { configurationSchema, formatSchema } from "./config/json-schema.ts";
+export { keyTable, type Settings } from "./config/keys.ts";
+export type { Place } from "./config/place.ts";
+export type { Assignment } from "./config/raw.ts";
+export { configurationReference } from "./config/reference.ts";
+export { noLimit } from "./config/schema.ts";
+export { showConfig } from "./config/show.ts";
+export { dataFormat } from "./data-dir.ts";
+export { configErrors, nodeErrors } from "./errors.ts";
+export { localComponents, startLocalNode } from "./local.ts";
+export { createLineWriter, createLogger, type LogLevel, type NodeLogger } from "./logger.ts";
+export { type RunningNode, startNode } from "./node.ts";
+export { type SignalSource, watchSignals } from "./signals.ts";
+export { version } from "./version.ts";

@@ -1,0 +1,90 @@
+// The composition root: settings and components in, a running node out. Several nodes may run in
+// one process; nothing here is global, touches signals or prints.
+//
+// Order: data directory (checked and locked), then what `assemble` builds on it. Closing goes the
+// other way and gives the lock back last, also when the start fails half way.
+
+import { Closer, type CodedError, type Logger, toError } from "../base/index.ts";
+import type { Assemble, BoundListener, Components } from "./assemble.ts";
+import type { Settings } from "./config/keys.ts";
+import { type DataDir, openDataDir } from "./data-dir.ts";
+import { nodeErrors } from "./errors.ts";
+
+export type RunningNode = {
+  readonly settings: Settings;
+  /** Bound addresses; a port of 0 is replaced by the one that was given. */
+  readonly listeners: readonly BoundListener[];
+  readonly dataDir: Omit<DataDir, "close">;
+  /** From the call of `startNode` until everything accepts. */
+  readonly readyMs: number;
+  /**
+   * Resolves with the first error after which the node acknowledges nothing more; never otherwise.
+   * Whoever started the node closes it then.
+   */
+  readonly failed: Promise<CodedError>;
+  /** Lets clients go, flushes and closes. Once; later calls get the same promise. */
+  close(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+};
+
+/** @throws NODE_* with a sentence for the operator, or what a room above refused to start with. */
+export async function startNode(
+  settings: Settings,
+  components: Components,
+  assemble: Assemble,
+): Promise<RunningNode> {
+  const { clock, logger } = components;
+  const startedMs = clock.elapsedMs();
+  const closer = new Closer();
+  const failure = createFailure(logger);
+  try {
+    const dataDir = closer.own(await openDataDir(settings.data.dir, components));
+    const { fail } = failure;
+    const assembled = closer.own(await assemble({ settings, dataDir, components, fail }));
+    const readyMs = clock.elapsedMs() - startedMs;
+    logger.debug("node.ready", { siteId: dataDir.siteId, readyMs: Math.round(readyMs) });
+    return {
+      settings,
+      listeners: assembled.listeners,
+      dataDir,
+      readyMs,
+      failed: failure.promise,
+      close: () => closer.close(),
+      [Symbol.asyncDispose]: () => closer.close(),
+    };
+  } catch (error) {
+    await closeFailedStart(closer, logger);
+    throw error;
+  }
+}
+
+type Failure = {
+  readonly promise: Promise<CodedError>;
+  readonly fail: (error: CodedError) => void;
+};
+
+function createFailure(logger: Logger): Failure {
+  let settle: (error: CodedError) => void = () => undefined;
+  let hasFailed = false;
+  const promise = new Promise<CodedError>((resolve) => {
+    settle = resolve;
+  });
+  return {
+    promise,
+    fail: (error) => {
+      if (hasFailed) return;
+      hasFailed = true;
+      logger.error("node.failed", { error });
+      settle(nodeErrors.failed({ reason: error.message }, error));
+    },
+  };
+}
+
+async function closeFailedStart(closer: Closer, logger: Logger): Promise<void> {
+  try {
+    await closer.close();
+  } catch (error) {
+    // Why the start failed is what the operator needs; this one only goes to the log.
+    logger.warn("node.close_failed", { error: toError(error) });
+  }
+}

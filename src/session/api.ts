@@ -1,0 +1,184 @@
+// What the session room gives to the broker, and the ports it needs from it.
+//
+// A session is attached to at most one link (a connection) at a time. Two kinds share one face:
+// in-memory sessions (expiry 0: state ends with the connection, direct fan-out) and durable ones
+// (cursor, in-flight records and subscriptions in the store). The broker does not care which.
+
+import type { CodedError } from "../base/index.ts";
+import type { PublisherClaim, Ttv } from "../store/index.ts";
+
+export type Qos = 0 | 1 | 2;
+
+// ---------------------------------------------------------------- ports the broker implements
+
+export type Delivery = {
+  readonly qos: Qos;
+  readonly dup: boolean;
+  readonly retain: boolean;
+  /** 0 for QoS 0. */
+  readonly packetId: number;
+  readonly subscriptionIds: readonly number[];
+};
+
+/** One live connection as a session sees it. Nothing is sent before the CONNACK went out. */
+export interface SessionLink {
+  /** 4 for MQTT 3.1 and 3.1.1, 5 for MQTT 5. */
+  readonly version: 4 | 5;
+  /** The client's Receive Maximum (65,535 when not given). */
+  readonly receiveMaximum: number;
+  /**
+   * Encodes for this client and queues for sending.
+   * - `sent`: queued;
+   * - `too_large`: above the client's Maximum Packet Size: not sent, counts as completed;
+   * - `full`: the outbound buffer is at its brim: nothing was queued; `Session.drained` follows.
+   */
+  publish(message: Ttv, delivery: Delivery): "sent" | "too_large" | "full";
+  pubrel(packetId: number, reasonCode: number): void;
+  /** Ends the connection, with DISCONNECT and this reason in MQTT 5. No will unless told. */
+  end(reasonCode: number): void;
+}
+
+/** Subscriptions served by direct fan-out, kept by the broker in one trie. */
+export interface LiveSubscriptions {
+  set(target: LiveTarget, subscription: Subscription): void;
+  remove(target: LiveTarget, filter: string): void;
+  removeAll(target: LiveTarget): void;
+}
+
+/** A session as the fan-out sees it. */
+export interface LiveTarget {
+  readonly clientId: string;
+  /**
+   * A message that matched `subscriptions` (all of this target's that match, at least one).
+   * `stored` tells whether it also reaches durable readers by their cursor: a durable session
+   * then ignores it here.
+   */
+  deliver(message: Ttv, subscriptions: readonly Subscription[], stored: boolean): void;
+}
+
+/** Publishing on behalf of a client that is gone: wills. */
+export interface WillPublisher {
+  /** Runs the whole publish path (rights, retained, store, fan-out). Resolves when durable. */
+  publishWill(will: Will, clientId: string, user: string | undefined): Promise<void>;
+}
+
+// ---------------------------------------------------------------- values
+
+export type Subscription = {
+  readonly filter: string;
+  /** Granted QoS. */
+  readonly qos: Qos;
+  readonly noLocal: boolean;
+  readonly retainAsPublished: boolean;
+  readonly retainHandling: 0 | 1 | 2;
+  /** 0 = none. */
+  readonly identifier: number;
+};
+
+export type Will = {
+  readonly topic: string;
+  readonly qos: Qos;
+  readonly retain: boolean;
+  readonly delayS: number;
+  readonly version: 4 | 5;
+  /** A whole PUBLISH packet in stored form (DUP clear, id slot zero), properties included. */
+  readonly frame: Buffer;
+  /** Message Expiry Interval of the will, counted from its publication; undefined = none. */
+  readonly messageExpiryS: number | undefined;
+  readonly expiryOffset: number;
+};
+
+export type ConnectRequest = {
+  readonly clientId: string;
+  /** Authenticated user, undefined for anonymous. */
+  readonly user: string | undefined;
+  readonly cleanStart: boolean;
+  /** Granted Session Expiry Interval in seconds after the cap; 0xFFFFFFFF = never. */
+  readonly expiryS: number;
+  /** Protocol level as sent: 3, 4 or 5. */
+  readonly protocol: number;
+  readonly will: Will | undefined;
+};
+
+/** How a connection ended, as far as the session's state depends on it. */
+export type DetachCause =
+  /** DISCONNECT 0x00: the will is deleted. */
+  | { readonly kind: "disconnect"; readonly expiryS: number | undefined }
+  /** DISCONNECT 0x04 or any close without DISCONNECT: the will counts. */
+  | { readonly kind: "lost"; readonly expiryS: number | undefined }
+  /** The broker stops: state is kept, wills wait for the restart grace. */
+  | { readonly kind: "shutdown" };
+
+// ---------------------------------------------------------------- the session room
+
+export type ConnectOutcome = { readonly session: Session; readonly sessionPresent: boolean };
+
+export interface Sessions {
+  /**
+   * Before the store replays: reads all durable sessions' filters and counts their interest.
+   * Afterwards `start` arms the timers of wills and expiries.
+   */
+  load(): Promise<void>;
+  start(): void;
+  /**
+   * Creates, resumes or takes over. Everything that changed is durable when it resolves. A link
+   * that was attached is ended with 0x8E first. Rejects with SESSION_USER_MISMATCH when the client
+   * id belongs to another user. Deliveries begin only with `Session.open()`.
+   */
+  connect(request: ConnectRequest, link: SessionLink): Promise<ConnectOutcome>;
+  readonly retained: Retained;
+  /** Commits every pending checkpoint; no connection is attached any more. */
+  close(): Promise<void>;
+  counts(): { readonly durable: number; readonly connected: number };
+}
+
+export interface Session {
+  readonly clientId: string;
+  readonly durable: boolean;
+  /** For evidence of QoS 2 publishes; undefined for in-memory sessions. */
+  readonly claim: PublisherClaim | undefined;
+  /** The CONNACK is out: resends and deliveries may begin. */
+  open(): void;
+  /**
+   * One SUBSCRIBE. Resolves with what to answer per filter once everything is durable; then call
+   * `sendRetained` right after the SUBACK went out.
+   */
+  subscribe(subscriptions: readonly Subscription[]): Promise<readonly SubscribeResult[]>;
+  /** True per filter that existed. Durable when it resolves. */
+  unsubscribe(filters: readonly string[]): Promise<readonly boolean[]>;
+  /** Starts the paging of retained messages for these results. */
+  sendRetained(results: readonly SubscribeResult[]): void;
+
+  /** Acks of deliveries. A protocol error is told by its reason code; undefined = fine. */
+  puback(packetId: number, reasonCode: number): number | undefined;
+  pubrec(packetId: number, reasonCode: number): number | undefined;
+  pubcomp(packetId: number, reasonCode: number): number | undefined;
+  /** The link's outbound buffer has room again. */
+  drained(): void;
+
+  /** The connection ended. Idempotent; a session taken over is detached already. */
+  detach(cause: DetachCause): Promise<void>;
+}
+
+export type SubscribeResult = {
+  readonly subscription: Subscription;
+  readonly reasonCode: number;
+  /** The filter was not subscribed before (Retain Handling 1). */
+  readonly isNew: boolean;
+};
+
+export interface Retained {
+  /**
+   * Sets (frame with payload) or clears (empty payload) the retained message of a topic. Decided
+   * in call order; `done` when durable. On one node a store append made right after joins the same
+   * flush.
+   */
+  put(message: Ttv, isEmpty: boolean, done: (error: CodedError | undefined) => void): void;
+  get(topic: string): Promise<Ttv | undefined>;
+  /** Pages through matching retained messages, expired ones left out. */
+  page(
+    filter: string,
+    after: string | undefined,
+    countMax: number,
+  ): Promise<{ messages: Ttv[]; next: string | undefined }>;
+}

@@ -1,0 +1,57 @@
+// Rows of the generation table in the shard store: one per generation, and the next number
+// (docs/formats/generations.md). The caller puts its own prefix in front of the keys.
+
+import { ByteReader, ByteWriter } from "../../base/index.ts";
+import { checkRowVersion, readRow, rowCorrupt } from "../rows.ts";
+import type { Generation, GenerationState, StreamCount } from "./generations.ts";
+
+const rowVersion = 1;
+const keyBytes = 4;
+const states: readonly GenerationState[] = ["current", "sealing", "sealed", "dropping"];
+
+/** `number u32`. */
+export function encodeGenerationKey(number: number): Buffer {
+  return new ByteWriter(keyBytes).u32(number).finish();
+}
+
+export function encodeGenerationRow(generation: Generation): Buffer {
+  const writer = new ByteWriter().u8(rowVersion).u8(states.indexOf(generation.state));
+  writer
+    .string(generation.layout)
+    .u64(generation.fromUs)
+    .u64(generation.toUs ?? 0);
+  writer.varint(generation.streams.size);
+  for (const [stream, { ttvs, sizeBytes }] of generation.streams) {
+    writer.u32(stream).varint(ttvs).varint(sizeBytes);
+  }
+  return writer.finish();
+}
+
+/** @throws STORE_ROW_CORRUPT, STORE_VERSION_UNKNOWN. */
+export function decodeGenerationRow(key: Uint8Array, value: Uint8Array): Generation {
+  return readRow("generation", () => {
+    if (key.length !== keyBytes) throw rowCorrupt("generation", `key of ${key.length} bytes`);
+    const number = new ByteReader(key).u32();
+    const reader = new ByteReader(value);
+    checkRowVersion("generation", reader.u8(), rowVersion);
+    const stateNumber = reader.u8();
+    const state = states[stateNumber];
+    if (state === undefined) throw rowCorrupt("generation", `state ${stateNumber}`);
+    const layout = reader.string();
+    const fromUs = reader.u64();
+    const toUs = reader.u64();
+    const streams = readStreams(reader);
+    if (reader.remaining > 0) throw rowCorrupt("generation", "bytes after its end");
+    return { number, layout, fromUs, toUs: toUs === 0 ? undefined : toUs, state, streams };
+  });
+}
+
+function readStreams(reader: ByteReader): Map<number, StreamCount> {
+  const streams = new Map<number, StreamCount>();
+  const count = reader.varint();
+  for (let index = 0; index < count; index++) {
+    const stream = reader.u32();
+    streams.set(stream, { ttvs: reader.varint(), sizeBytes: reader.varint() });
+  }
+  return streams;
+}

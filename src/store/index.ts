@@ -1,0 +1,12 @@
+// The face of the store room, published as `flagstone/store`.
+export * from "./api.ts";
+export { ltsSettingsDefault } from "./core/lts.ts";
+export { storeErrors } from "./errors.ts";
+export { escapeLevel, unescapeLevel } from "./map/keys.ts";
+export {
+  type LocalStore,
+  openStore,
+  type StoreComponents,
+  type StoreSettings,
+  storeSettingsDefault,
+} from "./store.ts";

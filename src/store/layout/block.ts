@@ -1,0 +1,240 @@
+// The block: up to 256 TTVs of one stream as one value of a slab (docs/formats/block.md).
+//
+// `encodeBlock` writes any batch; `decodeBlock` checks the CRC before it looks at anything else, then
+// every count, id and offset once, so that the view's accessors need no checks. Strings are made when
+// they are asked for. Which stream a block belongs to stands in its key, not in it.
+
+import { asBuffer, assert, ByteReader, ByteWriter, crc32, isCodedError } from "../../base/index.ts";
+import { storeErrors } from "../errors.ts";
+import { areFlags } from "../types.ts";
+import { type BlockParts, BlockView, type Texts } from "./block-view.ts";
+import type { TtvBatch } from "./ttv-view.ts";
+
+const blockVersion = 1;
+const expiryFlag = 0b0000_0001;
+const headerBytes = 20;
+const framesStartAt = 12;
+const crcBytes = 4;
+/** Most TTVs of a block: two bytes. Writers seal far below. */
+export const blockTtvsMax = 0xffff;
+
+/** REQUIRES: at least one TTV; times grow strictly. */
+export function encodeBlock(batch: TtvBatch): Buffer {
+  const count = batch.count;
+  assert(count > 0 && count <= blockTtvsMax, `a block of ${count} TTVs`);
+  const frames = batch.frames().subarray(0, batch.frameStart(count));
+  const expires = anyExpires(batch);
+  const writer = new ByteWriter(frames.length + 1024 + 16 * count);
+  writer
+    .u8(blockVersion)
+    .u8(expires ? expiryFlag : 0)
+    .u16(count)
+    .u64(batch.timeUs(0));
+  writer.u32(0).u32(frames.length);
+  writeDictionaries(writer, batch);
+  writeTables(writer, batch);
+  if (expires) writeExpiry(writer, batch);
+  writer.patchU32(framesStartAt, writer.length).raw(frames);
+  writer.u32(crc32(writer.finish()));
+  return writer.finish();
+}
+
+/**
+ * A view over the bytes, which must not change while it is used. With `levels`, the number of varying
+ * levels of the stream's structure, each topic must have that many.
+ * @throws STORE_BLOCK_CORRUPT, STORE_VERSION_UNKNOWN.
+ */
+export function decodeBlock(bytes: Uint8Array, levels?: number): BlockView {
+  const block = asBuffer(bytes);
+  const body = block.length - crcBytes;
+  if (body < headerBytes) throw corrupt(`${block.length} bytes are too few`);
+  const [expected, actual] = [block.readUInt32BE(body), crc32(block.subarray(0, body))];
+  if (expected !== actual) throw corrupt(`checksum ${hex(actual)} is not ${hex(expected)}`);
+  try {
+    return new BlockView(readBlock(block.subarray(0, body), levels));
+  } catch (error) {
+    if (isCodedError(error) && error.code.startsWith("BYTES_")) throw corrupt(error.message);
+    throw error;
+  }
+}
+
+function writeDictionaries(writer: ByteWriter, batch: TtvBatch): void {
+  const ids = new Map<string, number>();
+  for (let topic = 0; topic < batch.topicCount; topic++) {
+    for (const word of batch.varying(topic)) if (!ids.has(word)) ids.set(word, ids.size);
+  }
+  writer.varint(ids.size);
+  for (const word of ids.keys()) writer.string(word);
+  writer.varint(batch.topicCount);
+  for (let topic = 0; topic < batch.topicCount; topic++) {
+    const words = batch.varying(topic);
+    writer.varint(words.length);
+    for (const word of words) writer.varint(ids.get(word) as number);
+  }
+  writer.varint(batch.publisherCount);
+  for (let id = 0; id < batch.publisherCount; id++) writer.string(batch.publisher(id));
+}
+
+function writeTables(writer: ByteWriter, batch: TtvBatch): void {
+  const count = batch.count;
+  for (let index = 1; index < count; index++) {
+    writer.varint(batch.timeUs(index) - batch.timeUs(index - 1));
+  }
+  for (let index = 0; index < count; index++) writer.u8(batch.flags(index));
+  for (let index = 0; index < count; index++) writer.varint(batch.topicId(index));
+  for (let index = 0; index < count; index++) writer.varint(batch.publisherId(index));
+  for (let index = 0; index < count; index++) {
+    writer.varint(batch.frameStart(index + 1) - batch.frameStart(index));
+  }
+}
+
+function writeExpiry(writer: ByteWriter, batch: TtvBatch): void {
+  for (let index = 0; index < batch.count; index++) {
+    writer.varint(batch.expiryUs(index)).varint(batch.expiryOffset(index));
+  }
+}
+
+function anyExpires(batch: TtvBatch): boolean {
+  for (let index = 0; index < batch.count; index++) {
+    if (batch.expiryUs(index) !== 0 || batch.expiryOffset(index) !== 0) return true;
+  }
+  return false;
+}
+
+function readBlock(body: Buffer, levels: number | undefined): BlockParts {
+  const reader = new ByteReader(body);
+  checkVersion(reader.u8());
+  const blockFlags = reader.u8();
+  if ((blockFlags & ~expiryFlag) !== 0) throw corrupt(`block flags ${blockFlags}`);
+  const count = reader.u16();
+  const firstTimeUs = reader.u64();
+  const framesStart = reader.u32();
+  const framesBytes = reader.u32();
+  if (count === 0) throw corrupt("no TTVs");
+  if (framesStart + framesBytes !== body.length) throw corrupt("frames do not end the block");
+  const tables = new ByteReader(body.subarray(0, framesStart), headerBytes);
+  const words = readTexts(tables, body, "words");
+  const topics = readTopics(tables, words.starts.length, levels);
+  const publishers = readTexts(tables, body, "publishers");
+  const times = readTimes(tables, firstTimeUs, count);
+  const flags = readFlags(tables, count);
+  const topicIds = readIds(tables, count, topics.topicStarts.length - 1);
+  const publisherIds = readIds(tables, count, publishers.starts.length);
+  const frameStarts = readFrameStarts(tables, count, framesBytes);
+  const expiry = (blockFlags & expiryFlag) !== 0 ? readExpiry(tables, frameStarts) : noExpiry;
+  if (tables.remaining > 0) throw corrupt(`${tables.remaining} bytes before the frames`);
+  const frames = body.subarray(framesStart);
+  return {
+    ...{ count, frames, words, publishers, times, flags, topicIds, publisherIds, frameStarts },
+    ...topics,
+    ...expiry,
+  };
+}
+
+function checkVersion(version: number): void {
+  if (version === blockVersion) return;
+  if (version === 0) throw corrupt("version 0");
+  throw storeErrors.versionUnknown({ row: "block", version, versionMax: blockVersion });
+}
+
+function readTexts(reader: ByteReader, body: Buffer, what: string): Texts {
+  const count = reader.varint();
+  if (count > reader.remaining) throw corrupt(`${count} ${what}`);
+  const starts = new Uint32Array(count);
+  const ends = new Uint32Array(count);
+  for (let index = 0; index < count; index++) {
+    const sizeBytes = reader.varint();
+    starts[index] = reader.offset;
+    reader.skip(sizeBytes);
+    ends[index] = reader.offset;
+  }
+  return { bytes: body, starts, ends };
+}
+
+type BlockTopics = Pick<BlockParts, "topicWords" | "topicStarts">;
+
+function readTopics(reader: ByteReader, wordCount: number, levels?: number): BlockTopics {
+  const count = reader.varint();
+  if (count > reader.remaining) throw corrupt(`${count} topics`);
+  const topicStarts = new Uint32Array(count + 1);
+  const ids: number[] = [];
+  for (let topic = 0; topic < count; topic++) {
+    const size = reader.varint();
+    if (size > reader.remaining) throw corrupt(`a topic of ${size} varying levels`);
+    if (levels !== undefined && size !== levels)
+      throw corrupt(`${size} levels vary, not ${levels}`);
+    for (let level = 0; level < size; level++) ids.push(readBelow(reader, wordCount, "word"));
+    topicStarts[topic + 1] = ids.length;
+  }
+  return { topicWords: Uint32Array.from(ids), topicStarts };
+}
+
+function readTimes(reader: ByteReader, firstTimeUs: number, count: number): Float64Array {
+  const times = new Float64Array(count);
+  let timeUs = firstTimeUs;
+  times[0] = timeUs;
+  for (let index = 1; index < count; index++) {
+    const deltaUs = reader.varint();
+    timeUs += deltaUs;
+    if (deltaUs === 0 || timeUs > Number.MAX_SAFE_INTEGER) throw corrupt(`time ${index}`);
+    times[index] = timeUs;
+  }
+  return times;
+}
+
+function readFlags(reader: ByteReader, count: number): Uint8Array {
+  const flags = reader.raw(count);
+  for (const value of flags) if (!areFlags(value)) throw corrupt(`flags ${value}`);
+  return flags;
+}
+
+function readIds(reader: ByteReader, count: number, limit: number): Uint16Array {
+  const ids = new Uint16Array(count);
+  for (let index = 0; index < count; index++) ids[index] = readBelow(reader, limit, "dictionary");
+  return ids;
+}
+
+function readBelow(reader: ByteReader, limit: number, what: string): number {
+  const id = reader.varint();
+  if (id >= limit) throw corrupt(`${what} id ${id} of ${limit}`);
+  return id;
+}
+
+function readFrameStarts(reader: ByteReader, count: number, framesBytes: number): Uint32Array {
+  const starts = new Uint32Array(count + 1);
+  let end = 0;
+  for (let index = 0; index < count; index++) {
+    end += reader.varint();
+    starts[index + 1] = end;
+  }
+  if (end !== framesBytes) throw corrupt(`frames end at ${end} of ${framesBytes}`);
+  return starts;
+}
+
+type BlockExpiry = Pick<BlockParts, "expiries" | "expiryOffsets">;
+
+const noExpiry: BlockExpiry = { expiries: undefined, expiryOffsets: undefined };
+/** The seconds left are four bytes in the frame. */
+const secondsBytes = 4;
+
+function readExpiry(reader: ByteReader, frameStarts: Uint32Array): BlockExpiry {
+  const count = frameStarts.length - 1;
+  const expiries = new Float64Array(count);
+  const expiryOffsets = new Uint32Array(count);
+  for (let index = 0; index < count; index++) {
+    expiries[index] = reader.varint();
+    const offset = reader.varint();
+    const frameBytes = (frameStarts[index + 1] as number) - (frameStarts[index] as number);
+    if (offset > 0 && offset + secondsBytes > frameBytes) throw corrupt(`expiry offset ${offset}`);
+    expiryOffsets[index] = offset;
+  }
+  return { expiries, expiryOffsets };
+}
+
+function corrupt(reason: string): Error {
+  return storeErrors.blockCorrupt({ reason });
+}
+
+function hex(value: number): string {
+  return value.toString(16).padStart(8, "0");
+}

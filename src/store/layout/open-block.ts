@@ -1,0 +1,208 @@
+// The open block of a stream: committed TTVs in memory, for which the log is the durability.
+//
+// It takes TTVs in time order, copies their frames into memory of its own, and is a `TtvBatch` at any
+// moment. Full at 256 TTVs or 64 KiB of frames; one larger frame fills a block alone. When it is full,
+// or at a checkpoint, it is sealed: from then on it never changes, and is read like any other block
+// until its bytes are on disk and after.
+
+import { assert } from "../../base/index.ts";
+import { type ResidualPattern, residualMatches } from "../core/structure.ts";
+import type { Ttv } from "../types.ts";
+import type { TtvBatch } from "./ttv-view.ts";
+
+export type OpenBlockSettings = {
+  /** TTVs after which a block is full. Fewer than 16 cost more than a key per message. */
+  readonly ttvsMax: number;
+  /** Bytes of frames after which a block is full. */
+  readonly bytesMax: number;
+};
+
+export const openBlockSettingsDefault: OpenBlockSettings = { ttvsMax: 256, bytesMax: 64 * 1024 };
+
+const ttvsInitial = 16;
+const framesInitialBytes = 4096;
+/** Typed tables: time 8, expiry 8, start 4, expiry offset 4, ids 2 + 2, flags 1. */
+const rowBytes = 29;
+/** Estimate of a dictionary entry: map slot, array slot, string head. */
+const entryBytes = 96;
+
+export class OpenBlock implements TtvBatch {
+  readonly #settings: OpenBlockSettings;
+  readonly #topics = new Map<string, number>();
+  readonly #varying: Array<readonly string[]> = [];
+  readonly #publisherIds = new Map<string, number>();
+  readonly #publishers: string[] = [];
+  #count = 0;
+  #sealed = false;
+  #dictionaryBytes = 0;
+  #frames = Buffer.allocUnsafeSlow(framesInitialBytes);
+  #times = new Float64Array(ttvsInitial);
+  #expiries = new Float64Array(ttvsInitial);
+  #starts = new Uint32Array(ttvsInitial + 1);
+  #expiryOffsets = new Uint32Array(ttvsInitial);
+  #topicIds = new Uint16Array(ttvsInitial);
+  #publisherIdOf = new Uint16Array(ttvsInitial);
+  #flags = new Uint8Array(ttvsInitial);
+
+  constructor(settings: OpenBlockSettings = openBlockSettingsDefault) {
+    this.#settings = settings;
+  }
+
+  get count(): number {
+    return this.#count;
+  }
+
+  get topicCount(): number {
+    return this.#varying.length;
+  }
+
+  get publisherCount(): number {
+    return this.#publishers.length;
+  }
+
+  get isSealed(): boolean {
+    return this.#sealed;
+  }
+
+  /** Bytes of frames held. */
+  get framesBytes(): number {
+    return this.#starts[this.#count] as number;
+  }
+
+  /** Memory held, for the write buffer of the group; changes with `append` only. */
+  get memoryBytes(): number {
+    return this.#frames.length + rowBytes * this.#times.length + this.#dictionaryBytes;
+  }
+
+  get isFull(): boolean {
+    const { ttvsMax, bytesMax } = this.#settings;
+    return this.#count >= ttvsMax || this.framesBytes >= bytesMax;
+  }
+
+  /** False when the block should be sealed before a frame of this size is added. */
+  fits(frameBytes: number): boolean {
+    if (this.#sealed || this.isFull) return false;
+    return this.#count === 0 || this.framesBytes + frameBytes <= this.#settings.bytesMax;
+  }
+
+  /**
+   * Adds a TTV; its frame is copied. `varying` is what its place says, and is kept.
+   * REQUIRES: not sealed; its time is above all times here.
+   */
+  append(ttv: Ttv, varying: readonly string[]): void {
+    const index = this.#count;
+    assert(!this.#sealed, "a sealed block takes no more TTVs");
+    assert(index === 0 || ttv.timeUs > this.timeUs(index - 1), "times in a block grow strictly");
+    if (index === this.#times.length) this.#growTables();
+    const start = this.framesBytes;
+    const end = start + ttv.frame.length;
+    if (end > this.#frames.length) this.#growFrames(end);
+    this.#frames.set(ttv.frame, start);
+    this.#starts[index + 1] = end;
+    this.#times[index] = ttv.timeUs;
+    this.#flags[index] = ttv.flags;
+    this.#expiries[index] = ttv.expiryUs;
+    this.#expiryOffsets[index] = ttv.expiryOffset;
+    this.#topicIds[index] = this.#topicIdFor(ttv.topic, varying);
+    this.#publisherIdOf[index] = this.#publisherIdFor(ttv.publisher);
+    this.#count = index + 1;
+  }
+
+  /** No append after this. Sealing twice is the same. REQUIRES: at least one TTV. */
+  seal(): void {
+    assert(this.#count > 0, "an empty block is not sealed");
+    this.#sealed = true;
+  }
+
+  timeUs(index: number): number {
+    return this.#times[index] as number;
+  }
+
+  flags(index: number): number {
+    return this.#flags[index] as number;
+  }
+
+  topicId(index: number): number {
+    return this.#topicIds[index] as number;
+  }
+
+  publisherId(index: number): number {
+    return this.#publisherIdOf[index] as number;
+  }
+
+  expiryUs(index: number): number {
+    return this.#expiries[index] as number;
+  }
+
+  expiryOffset(index: number): number {
+    return this.#expiryOffsets[index] as number;
+  }
+
+  frameStart(index: number): number {
+    return this.#starts[index] as number;
+  }
+
+  frames(): Buffer {
+    return this.#frames.subarray(0, this.framesBytes);
+  }
+
+  frame(index: number): Buffer {
+    return this.#frames.subarray(this.frameStart(index), this.frameStart(index + 1));
+  }
+
+  varying(topicId: number): readonly string[] {
+    return this.#varying[topicId] as readonly string[];
+  }
+
+  publisher(publisherId: number): string {
+    return this.#publishers[publisherId] as string;
+  }
+
+  matchVarying(pattern: ResidualPattern): Uint8Array {
+    return Uint8Array.from(this.#varying, (words) => (residualMatches(pattern, words) ? 1 : 0));
+  }
+
+  #topicIdFor(topic: string, varying: readonly string[]): number {
+    const known = this.#topics.get(topic);
+    if (known !== undefined) return known;
+    const id = this.#varying.push(varying) - 1;
+    this.#topics.set(topic, id);
+    this.#dictionaryBytes += entryBytes + 2 * topic.length;
+    return id;
+  }
+
+  #publisherIdFor(publisher: string): number {
+    const known = this.#publisherIds.get(publisher);
+    if (known !== undefined) return known;
+    const id = this.#publishers.push(publisher) - 1;
+    this.#publisherIds.set(publisher, id);
+    this.#dictionaryBytes += entryBytes + 2 * publisher.length;
+    return id;
+  }
+
+  // Views handed out keep the memory they were made of: it is left behind, never written again.
+  #growFrames(needBytes: number): void {
+    const grown = Buffer.allocUnsafeSlow(Math.max(needBytes, 2 * this.#frames.length));
+    this.#frames.copy(grown, 0, 0, this.framesBytes);
+    this.#frames = grown;
+  }
+
+  #growTables(): void {
+    const rows = Math.min(2 * this.#times.length, Math.max(this.#settings.ttvsMax, ttvsInitial));
+    const size = Math.max(rows, this.#times.length + 1);
+    this.#times = grow(this.#times, new Float64Array(size));
+    this.#expiries = grow(this.#expiries, new Float64Array(size));
+    this.#starts = grow(this.#starts, new Uint32Array(size + 1));
+    this.#expiryOffsets = grow(this.#expiryOffsets, new Uint32Array(size));
+    this.#topicIds = grow(this.#topicIds, new Uint16Array(size));
+    this.#publisherIdOf = grow(this.#publisherIdOf, new Uint16Array(size));
+    this.#flags = grow(this.#flags, new Uint8Array(size));
+  }
+}
+
+type Table = Float64Array | Uint32Array | Uint16Array | Uint8Array;
+
+function grow<T extends Table>(old: Table, larger: T): T {
+  larger.set(old);
+  return larger;
+}

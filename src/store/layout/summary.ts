@@ -1,0 +1,93 @@
+// The summary of a block: a small Bloom filter over the varying words of its topics, kept in the
+// slab's index, so that a selective reader passes over blocks unread. It may say "perhaps" for a
+// block without a match, never "no" for one with.
+//
+// Two kinds of keys go in: (level, word) for filters with wildcards, and whole topics for filters
+// that name one, since a block may hold host 7 and core 3 without holding core 3 of host 7.
+// Stored bytes: the hashes (base/hash.ts) and the probe sequence here are part of the format.
+
+import { hash32 } from "../../base/index.ts";
+import type { Residual } from "../core/structure.ts";
+import type { TtvBatch } from "./ttv-view.ts";
+
+/** Eight bits a key and four probes: one of 40 blocks without a match is read in vain. */
+const bitsPerKey = 8;
+const probes = 4;
+const granuleBytes = 8;
+/** Larger blocks of more distinct topics get a weaker filter, not a larger row. */
+export const summaryBytesMax = 512;
+/** Seed of whole-topic keys; no topic has as many levels. */
+const topicSeed = 0x7fff_ffff;
+
+const noSummary = Buffer.alloc(0);
+
+/** Empty where nothing varies: then every block of the stream matches alike. */
+export function summarize(batch: TtvBatch): Buffer {
+  const keys = keysOf(batch);
+  if (keys.size === 0) return noSummary;
+  const wantedBytes = Math.ceil((keys.size * bitsPerKey) / 8 / granuleBytes) * granuleBytes;
+  const summary = Buffer.alloc(Math.min(wantedBytes, summaryBytesMax));
+  for (const key of keys) addKey(summary, key);
+  return summary;
+}
+
+/** False only when no topic of the block matches the residual. */
+export function mayMatch(summary: Uint8Array, residual: Residual): boolean {
+  if (residual === "all" || summary.length === 0) return true;
+  let literals = 0;
+  for (let level = 0; level < residual.length; level++) {
+    const word = residual[level] as string;
+    if (word === "+" || word === "#") continue;
+    literals++;
+    if (!hasKey(summary, hash32(word, level))) return false;
+  }
+  const namesOne = literals === residual.length && literals > 1;
+  return !namesOne || hasKey(summary, topicKey(residual));
+}
+
+function keysOf(batch: TtvBatch): Set<number> {
+  const keys = new Set<number>();
+  for (let topic = 0; topic < batch.topicCount; topic++) {
+    const words = batch.varying(topic);
+    for (let level = 0; level < words.length; level++) {
+      keys.add(hash32(words[level] as string, level));
+    }
+    if (words.length > 1) keys.add(topicKey(words));
+  }
+  return keys;
+}
+
+function topicKey(words: readonly string[]): number {
+  let key = topicSeed;
+  for (const word of words) key = hash32(word, key);
+  return key;
+}
+
+// Double hashing (Kirsch and Mitzenmacher): the second hash is the first one mixed again, odd.
+function addKey(summary: Buffer, key: number): void {
+  const bits = summary.length * 8;
+  const step = stepOf(key);
+  let at = key;
+  for (let probe = 0; probe < probes; probe++) {
+    const bit = at % bits;
+    summary[bit >>> 3] = (summary[bit >>> 3] as number) | (1 << (bit & 7));
+    at = (at + step) >>> 0;
+  }
+}
+
+function hasKey(summary: Uint8Array, key: number): boolean {
+  const bits = summary.length * 8;
+  const step = stepOf(key);
+  let at = key;
+  for (let probe = 0; probe < probes; probe++) {
+    const bit = at % bits;
+    if (((summary[bit >>> 3] as number) & (1 << (bit & 7))) === 0) return false;
+    at = (at + step) >>> 0;
+  }
+  return true;
+}
+
+function stepOf(key: number): number {
+  const mixed = Math.imul(key ^ (key >>> 15), 0x2c1b3c6d) >>> 0;
+  return (mixed ^ (mixed >>> 13)) | 1;
+}

@@ -1,0 +1,82 @@
+// Items of a log shard's entries (docs/formats/entries.md).
+//
+// append: flags u8 | evidence? | writer? | learned? | stream, topic, publisher, TTV flags, expiry,
+// expiry offset, frame? — the flags say which parts are there.
+
+import type { ByteReader, ByteWriter } from "../base/index.ts";
+import type { AppendRequest, WriterStamp } from "./api.ts";
+import { readLtsRecords, writeLtsRecords } from "./core/lts-codec.ts";
+import type { LtsRecord } from "./core/lts-trie.ts";
+import { type EvidenceItem, readEvidence, writeEvidence } from "./evidence.ts";
+import type { Ttv } from "./types.ts";
+import { readStamp, writeStamp } from "./writers.ts";
+
+export const logItemKind = {
+  append: 1,
+  release: 2,
+  endEvidence: 3,
+  openWriter: 4,
+  rotate: 5,
+  drop: 6,
+} as const;
+
+const hasEvidence = 1;
+const hasWriter = 2;
+const hasLearned = 4;
+const hasBody = 8;
+
+export type CookedAppend = {
+  readonly request: AppendRequest;
+  readonly flags: number;
+  readonly stream: number;
+  readonly learned: readonly LtsRecord[];
+};
+
+export type AppendItem = {
+  readonly evidence: EvidenceItem | undefined;
+  readonly writer: WriterStamp | undefined;
+  readonly learned: readonly LtsRecord[];
+  readonly stream: number;
+  /** Undefined when only the evidence was kept. */
+  readonly ttv: Ttv | undefined;
+};
+
+const nothingLearned: readonly LtsRecord[] = [];
+
+export function writeAppend(writer: ByteWriter, cooked: CookedAppend): void {
+  const { request, learned } = cooked;
+  const { evidence, publisher } = request;
+  writer.u8(
+    (evidence === undefined ? 0 : hasEvidence) |
+      (request.writer === undefined ? 0 : hasWriter) |
+      (learned.length === 0 ? 0 : hasLearned) |
+      (request.keep ? hasBody : 0),
+  );
+  if (evidence !== undefined) writeEvidence(writer, { publisher, ...evidence });
+  if (request.writer !== undefined) writeStamp(writer, request.writer);
+  if (learned.length > 0) writeLtsRecords(writer, learned);
+  if (!request.keep) return;
+  writer.varint(cooked.stream).string(request.topic).string(publisher).u8(cooked.flags);
+  writer.varint(request.expiryUs).varint(request.expiryOffset).bytes(request.frame);
+}
+
+export function readAppend(reader: ByteReader, timeUs: number): AppendItem {
+  const flags = reader.u8();
+  const evidence = (flags & hasEvidence) === 0 ? undefined : readEvidence(reader);
+  const writer = (flags & hasWriter) === 0 ? undefined : readStamp(reader);
+  const learned = (flags & hasLearned) === 0 ? nothingLearned : readLtsRecords(reader);
+  if ((flags & hasBody) === 0) return { evidence, writer, learned, stream: 0, ttv: undefined };
+  const stream = reader.varint();
+  const topic = reader.string();
+  const publisher = reader.string();
+  const ttv: Ttv = {
+    topic,
+    timeUs,
+    publisher,
+    flags: reader.u8(),
+    expiryUs: reader.varint(),
+    expiryOffset: reader.varint(),
+    frame: reader.bytes(),
+  };
+  return { evidence, writer, learned, stream, ttv };
+}

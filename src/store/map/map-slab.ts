@@ -1,0 +1,183 @@
+// The slab of a map shard: one key-value store, the writes it has not taken yet (`overlay`) and a
+// bounded cache of versions, absent keys included.
+//
+// Applied writes go to the overlay at once and to the store in batches; after a crash the log
+// brings back what the store lost. A key is answered by overlay, then cache, then store.
+
+import { createLru, type Lru } from "../../base/index.ts";
+import type { KvBatch } from "../../kv/index.ts";
+import type { MapEntry } from "../api.ts";
+import type { DurableKv } from "../durable-kv.ts";
+import { prefixEnd } from "../shard-store.ts";
+import { afterSubtree, childrenOf, decodeMapKey, encodeMapKey } from "./keys.ts";
+import { scanMatching } from "./match.ts";
+import { decodeMapValue, encodeMapValue, type Version } from "./value.ts";
+
+/** Read cache of a shard. Offline sessions do not stay in it for long. */
+const cacheBytesMax = 16 * 1024 * 1024;
+const versionOverheadBytes = 128;
+/** Keys of one batch of applied writes. */
+const batchKeysMax = 4_096;
+/** Replay waits above this many unwritten keys. */
+const overlayKeysMax = 65_536;
+const listPageCount = 512;
+
+export class MapSlab {
+  readonly #kv: DurableKv;
+  readonly #overlay = new Map<string, Version>();
+  readonly #cache: Lru<Version> = createLru(
+    cacheBytesMax,
+    (version, key) => versionOverheadBytes + key.length + (version.value?.length ?? 0),
+  );
+  readonly #loads = new Map<string, Promise<Version>>();
+  #writing: Promise<void> | undefined;
+
+  constructor(kv: DurableKv) {
+    this.#kv = kv;
+  }
+
+  set(key: string, version: Version): void {
+    this.#overlay.set(key, version);
+    this.#cache.delete(key);
+    this.#kick();
+  }
+
+  /** Without disk: undefined when only the disk knows. */
+  peek(key: string): Version | undefined {
+    return this.#overlay.get(key) ?? this.#cache.get(key);
+  }
+
+  /** The applied version; brings it into the cache. */
+  async load(key: string): Promise<Version> {
+    const known = this.peek(key);
+    if (known !== undefined) return known;
+    let loading = this.#loads.get(key);
+    if (loading === undefined) {
+      loading = this.#read(key).finally(() => this.#loads.delete(key));
+      this.#loads.set(key, loading);
+    }
+    return loading;
+  }
+
+  async list(
+    prefix: string,
+    options: { afterKey?: string; countMax: number },
+  ): Promise<MapEntry[]> {
+    await this.#settled();
+    const start = encodeMapKey(prefix);
+    const { afterKey, countMax } = options;
+    const from = afterKey === undefined ? { gte: start } : { gt: encodeMapKey(afterKey) };
+    const cursor = this.#kv.cursor({ ...from, lt: prefixEnd(start) });
+    const entries: MapEntry[] = [];
+    try {
+      while (entries.length < countMax) {
+        const page = await cursor.next(Math.min(listPageCount, countMax - entries.length));
+        if (page.length === 0) break;
+        for (const [key, value] of page) entries.push(toEntry(decodeMapKey(key), value));
+      }
+    } finally {
+      await cursor.close();
+    }
+    return entries;
+  }
+
+  async match(
+    prefix: string,
+    filter: string,
+    options: { afterKey?: string; countMax: number },
+  ): Promise<{ entries: MapEntry[]; nextAfterKey: string | undefined; keysRead: number }> {
+    await this.#settled();
+    const { afterKey, countMax } = options;
+    const from =
+      afterKey === undefined ? { gte: childrenOf(prefix) } : { gt: encodeMapKey(afterKey) };
+    const cursor = this.#kv.cursor({ ...from, lt: afterSubtree(prefix) });
+    const entries: MapEntry[] = [];
+    try {
+      const keysRead = await scanMatching(cursor, prefix, filter.split("/"), (key, value) => {
+        entries.push(toEntry(key, value));
+        return entries.length < countMax;
+      });
+      const last = entries.length < countMax ? undefined : entries.at(-1)?.key;
+      return { entries, nextAfterKey: last, keysRead };
+    } finally {
+      await cursor.close();
+    }
+  }
+
+  /** Resolves when the overlay is small enough for more; undefined when it is. */
+  room(): Promise<void> | undefined {
+    return this.#overlay.size < overlayKeysMax ? undefined : this.#settled();
+  }
+
+  /** Everything set before the call is in the store and synced. */
+  async sync(): Promise<void> {
+    await this.#settled();
+    await this.#kv.sync();
+  }
+
+  async close(): Promise<void> {
+    await this.#settled();
+    await this.#kv.close();
+  }
+
+  async #read(key: string): Promise<Version> {
+    const row = await this.#kv.get(encodeMapKey(key));
+    // Written while the disk was read: the overlay, or what it has become, is newer.
+    const newer = this.peek(key);
+    if (newer !== undefined) return newer;
+    const version: Version = row === undefined ? absent : decodeMapValue(row);
+    this.#cache.set(key, version);
+    return version;
+  }
+
+  #kick(): void {
+    if (this.#writing !== undefined) return;
+    // Begins after the current turn's applies, so that they share a batch.
+    this.#writing = Promise.resolve()
+      .then(() => this.#drain())
+      .finally(() => {
+        this.#writing = undefined;
+        if (this.#overlay.size > 0) this.#kick();
+      });
+    this.#writing.catch(() => undefined);
+  }
+
+  async #drain(): Promise<void> {
+    while (this.#overlay.size > 0) {
+      const taken: Array<[string, Version]> = [];
+      for (const entry of this.#overlay) {
+        taken.push(entry);
+        if (taken.length >= batchKeysMax) break;
+      }
+      await this.#kv.write((batch) => addVersions(batch, taken));
+      for (const [key, version] of taken) {
+        if (this.#overlay.get(key) !== version) continue;
+        this.#overlay.delete(key);
+        this.#cache.set(key, version);
+      }
+    }
+  }
+
+  /** Everything in the overlay now has reached the store. */
+  async #settled(): Promise<void> {
+    const waitingFor = new Map(this.#overlay);
+    for (const [key, version] of waitingFor) {
+      while (this.#overlay.get(key) === version) await (this.#writing ?? this.#drain());
+    }
+  }
+}
+
+const absent: Version = { timeUs: 0, value: undefined };
+
+function toEntry(key: string, row: Buffer): MapEntry {
+  const { timeUs, value } = decodeMapValue(row);
+  return { key, timeUs, value: value ?? Buffer.alloc(0) };
+}
+
+function addVersions(batch: KvBatch, versions: ReadonlyArray<[string, Version]>): void {
+  for (const [key, { timeUs, value }] of versions) {
+    const name = encodeMapKey(key);
+    if (value === undefined) batch.delete(name);
+    else batch.put(name, encodeMapValue(timeUs, value));
+  }
+}

@@ -1,0 +1,328 @@
+// The shard cursor: merges the streams of a shard that matching TTVs can be in, in commit-time
+// order, from a position to an end that is fixed when the cursor is made. A reader's whole position
+// in a shard is therefore one number.
+//
+// Heads are opened lazily: a stream costs an index look-up before its first block is read, and a
+// block whose summary cannot match is never read. Generations follow each other.
+
+import type { DeliverableTtv, MissedReport } from "../api.ts";
+import type { PlannedStream } from "../core/lts.ts";
+import type { Structure } from "../core/structure.ts";
+import { toDeliverable } from "../deliverable.ts";
+import { LostBatch } from "../layout/lost-batch.ts";
+import { mayMatch } from "../layout/summary.ts";
+import { indexAfter, matchTopics, type TopicMatch, type TtvBatch } from "../layout/ttv-view.ts";
+import type { FilterUse } from "./filter-use.ts";
+import type { BatchRef, ShardSource, SlabSource } from "./source.ts";
+
+type Wanted = { readonly use: FilterUse; readonly residual: PlannedStream["residual"] };
+
+type Head = {
+  readonly stream: number;
+  readonly structure: Structure;
+  readonly wanted: Wanted[];
+  ref: BatchRef | undefined;
+  /** The batch that is open, and the index of its next candidate. */
+  batch: TtvBatch | undefined;
+  at: number;
+  /** What each of `wanted` matches in the batch, made when `topicCount` was what is kept. */
+  topicMatches: TopicMatch[];
+  topicCount: number;
+  /** No TTV of this head is earlier. */
+  nextUs: number;
+};
+
+export type CursorItem = { readonly ttv: DeliverableTtv; readonly matches: readonly unknown[] };
+
+export class ShardCursor {
+  readonly untilUs: number;
+  readonly #source: ShardSource;
+  readonly #uses: readonly FilterUse[];
+  #positionUs: number;
+  #slab: SlabSource | undefined;
+  #heads: Head[] = [];
+  #item: CursorItem | undefined;
+  #missed: MissedReport | undefined;
+
+  constructor(source: ShardSource, uses: readonly FilterUse[], positionUs: number) {
+    this.#source = source;
+    this.#uses = uses;
+    this.#positionUs = positionUs;
+    this.untilUs = source.appliedUs;
+  }
+
+  /** The next match; "end" when none is left; a promise when the disk has to be asked first. */
+  peek(): CursorItem | "end" | Promise<void> {
+    for (;;) {
+      if (this.#item !== undefined) return this.#item;
+      if (this.#positionUs >= this.untilUs) return "end";
+      if (this.#slab === undefined) {
+        const entering = this.#enterSlab();
+        if (entering instanceof Promise) return entering;
+        if (entering === "end") return "end";
+      }
+      const waiting = this.#advance();
+      if (waiting !== undefined) return waiting;
+    }
+  }
+
+  /** The item of `peek` was taken. */
+  consume(): void {
+    if (this.#item !== undefined) this.#positionUs = this.#item.ttv.timeUs;
+    this.#item = undefined;
+  }
+
+  /** A damaged block was passed since the last call. */
+  takeMissed(): MissedReport | undefined {
+    const missed = this.#missed;
+    this.#missed = undefined;
+    return missed;
+  }
+
+  /** Lets go of decoded blocks, for a reader that has no room for a while. */
+  relax(): void {
+    for (const head of this.#heads) if (head.ref?.kind === "disk") head.batch = undefined;
+  }
+
+  // -------------------------------------------------------------- slabs and heads
+
+  #enterSlab(): "end" | undefined | Promise<void> {
+    const slab = this.#source.slabAfter(this.#positionUs);
+    if (slab instanceof Promise) return slab.then((found) => this.#begin(found));
+    if (slab === undefined || slab.afterUs >= this.untilUs) {
+      this.#positionUs = this.untilUs;
+      return "end";
+    }
+    const waiting = this.#begin(slab);
+    return waiting;
+  }
+
+  #begin(slab: SlabSource | undefined): Promise<void> | undefined {
+    if (slab === undefined) {
+      this.#positionUs = this.untilUs;
+      return undefined;
+    }
+    const byStream = new Map<number, Head>();
+    for (const use of this.#uses) {
+      for (const planned of slab.plan(use.entry.filter)) {
+        let head = byStream.get(planned.stream);
+        if (head === undefined) {
+          head = createHead(planned);
+          byStream.set(planned.stream, head);
+        }
+        head.wanted.push({ use, residual: planned.residual });
+      }
+    }
+    this.#slab = slab;
+    this.#heads = [];
+    const waits: Array<Promise<void>> = [];
+    const afterUs = Math.max(this.#positionUs, slab.afterUs);
+    for (const head of byStream.values()) {
+      const waiting = this.#seek(slab, head, afterUs);
+      if (waiting !== undefined) waits.push(waiting);
+    }
+    return waits.length === 0 ? undefined : Promise.all(waits).then(() => undefined);
+  }
+
+  /** Moves a head to its next batch that can match, and keeps it among the heads if there is one. */
+  #seek(slab: SlabSource, head: Head, afterUs: number): Promise<void> | undefined {
+    const found = slab.next(head.stream, afterUs);
+    if (found instanceof Promise) return found.then((ref) => this.#place(slab, head, ref, afterUs));
+    return this.#place(slab, head, found, afterUs);
+  }
+
+  #place(
+    slab: SlabSource,
+    head: Head,
+    ref: BatchRef | undefined,
+    afterUs: number,
+  ): Promise<void> | undefined {
+    if (ref === undefined) return undefined;
+    const firstUs = ref.kind === "memory" ? ref.batch.timeUs(0) : ref.row.firstTimeUs;
+    if (firstUs > this.untilUs) return undefined;
+    if (ref.kind === "disk" && !blockMayMatch(head, ref)) {
+      return this.#seek(slab, head, ref.row.lastTimeUs);
+    }
+    head.ref = ref;
+    head.batch = ref.kind === "memory" ? ref.batch : undefined;
+    head.topicMatches = [];
+    head.nextUs = Math.max(firstUs, afterUs + 1);
+    head.at = -1;
+    this.#push(head);
+    return undefined;
+  }
+
+  /** One step of the merge: sets `#item`, or moves on, or tells what to wait for. */
+  #advance(): Promise<void> | undefined {
+    const slab = this.#slab as SlabSource;
+    const head = this.#heads[0];
+    if (head === undefined || head.nextUs > this.untilUs) {
+      this.#positionUs = Math.min(slab.untilUs, this.untilUs);
+      this.#slab = undefined;
+      this.#heads = [];
+      return undefined;
+    }
+    const batch = head.batch ?? this.#open(slab, head);
+    if (batch instanceof Promise) return batch;
+    if (batch instanceof LostBatch) return this.#passLost(slab, head, batch);
+    if (head.at < 0) head.at = indexAfter(batch, head.nextUs - 1);
+    return this.#scan(slab, head, batch);
+  }
+
+  #open(slab: SlabSource, head: Head): TtvBatch | Promise<void> {
+    const ref = head.ref as BatchRef;
+    if (ref.kind === "memory") {
+      head.batch = ref.batch;
+      return ref.batch;
+    }
+    const batch = slab.read(head.stream, ref.row);
+    if (batch instanceof Promise) {
+      return batch.then((view) => {
+        head.batch = view;
+      });
+    }
+    head.batch = batch;
+    return batch;
+  }
+
+  #scan(slab: SlabSource, head: Head, batch: TtvBatch): Promise<void> | undefined {
+    while (head.at < batch.count) {
+      const timeUs = batch.timeUs(head.at);
+      if (timeUs > this.untilUs) break;
+      const matches = matchesAt(head, batch, timeUs, this.#source.number);
+      if (matches === undefined) {
+        head.at++;
+        continue;
+      }
+      if (timeUs > this.#secondUs()) {
+        // Another stream comes first.
+        head.nextUs = timeUs;
+        this.#sink();
+        return undefined;
+      }
+      this.#item = { ttv: this.#deliverable(slab, head, batch), matches };
+      head.nextUs = timeUs + 1;
+      head.at++;
+      this.#sink();
+      return undefined;
+    }
+    this.#pop();
+    const lastUs = Math.max(batch.timeUs(batch.count - 1), head.nextUs - 1);
+    if (lastUs >= this.untilUs) return undefined;
+    return this.#seek(slab, head, lastUs);
+  }
+
+  #deliverable(slab: SlabSource, head: Head, batch: TtvBatch): DeliverableTtv {
+    const timeUs = batch.timeUs(head.at);
+    const ref = {
+      shard: this.#source.number,
+      generation: slab.generation,
+      stream: head.stream,
+      timeUs,
+    };
+    return toDeliverable(batch, head.structure, head.at, ref);
+  }
+
+  #passLost(slab: SlabSource, head: Head, batch: LostBatch): Promise<void> | undefined {
+    const { firstTimeUs, lastTimeUs, count } = batch.row;
+    this.#missed = {
+      shard: this.#source.number,
+      fromUs: firstTimeUs,
+      toUs: lastTimeUs,
+      count: count + (this.#missed?.count ?? 0),
+      estimated: true,
+      reason: "damaged",
+    };
+    this.#pop();
+    return this.#seek(slab, head, lastTimeUs);
+  }
+
+  // -------------------------------------------------------------- heap of heads by `nextUs`
+
+  #secondUs(): number {
+    const left = this.#heads[1]?.nextUs ?? Number.POSITIVE_INFINITY;
+    const right = this.#heads[2]?.nextUs ?? Number.POSITIVE_INFINITY;
+    return Math.min(left, right);
+  }
+
+  #push(head: Head): void {
+    const heads = this.#heads;
+    let at = heads.length;
+    heads.push(head);
+    while (at > 0) {
+      const parent = (at - 1) >> 1;
+      if ((heads[parent] as Head).nextUs <= head.nextUs) break;
+      heads[at] = heads[parent] as Head;
+      at = parent;
+    }
+    heads[at] = head;
+  }
+
+  #pop(): void {
+    const last = this.#heads.pop();
+    if (last === undefined || this.#heads.length === 0) return;
+    this.#heads[0] = last;
+    this.#sink();
+  }
+
+  /** Restores the heap after the first head's `nextUs` grew. */
+  #sink(): void {
+    const heads = this.#heads;
+    const head = heads[0] as Head;
+    let at = 0;
+    for (;;) {
+      let child = 2 * at + 1;
+      if (child >= heads.length) break;
+      if ((heads[child + 1]?.nextUs ?? Number.POSITIVE_INFINITY) < (heads[child] as Head).nextUs) {
+        child++;
+      }
+      if ((heads[child] as Head).nextUs >= head.nextUs) break;
+      heads[at] = heads[child] as Head;
+      at = child;
+    }
+    heads[at] = head;
+  }
+}
+
+function createHead(planned: PlannedStream): Head {
+  return {
+    stream: planned.stream,
+    structure: planned.structure,
+    wanted: [],
+    ref: undefined,
+    batch: undefined,
+    at: -1,
+    topicMatches: [],
+    topicCount: 0,
+    nextUs: 0,
+  };
+}
+
+function blockMayMatch(head: Head, ref: BatchRef & { kind: "disk" }): boolean {
+  return head.wanted.some(({ residual }) => mayMatch(ref.row.summary, residual));
+}
+
+/** Contexts of the uses that match the head's candidate; undefined where none does. */
+function matchesAt(
+  head: Head,
+  batch: TtvBatch,
+  timeUs: number,
+  shard: number,
+): unknown[] | undefined {
+  // An open batch meets new topics while it is read.
+  if (head.topicCount !== batch.topicCount || head.topicMatches.length === 0) {
+    head.topicMatches = head.wanted.map(({ residual }) => matchTopics(batch, residual));
+    head.topicCount = batch.topicCount;
+  }
+  const topicId = batch.topicId(head.at);
+  let matches: unknown[] | undefined;
+  for (const [at, { use }] of head.wanted.entries()) {
+    const match = head.topicMatches[at];
+    if (match === "none" || match === undefined) continue;
+    if (match !== "all" && match[topicId] !== 1) continue;
+    if (timeUs <= use.startUs(shard)) continue;
+    if (matches === undefined) matches = [use.context];
+    else matches.push(use.context);
+  }
+  return matches;
+}

@@ -1,0 +1,172 @@
+// Durable interest and the trie of all filters that somebody reads with.
+//
+// One entry per filter text, shared by every subscriber of that text. An entry knows, per log
+// shard, the commit time of the last TTV that matched it: a reader at or past it has nothing left
+// to read, so that going to the tail is a comparison and not a scan.
+// The times are saved by checkpoints and brought up to date by replay; where an entry is younger
+// than the saved rows, the checkpoint's own time is an upper bound.
+
+import { assert } from "../../base/index.ts";
+import type { KvBatch } from "../../kv/index.ts";
+import { FilterTrie, parseTopicFilter, type TopicFilter } from "../../topic/index.ts";
+import type { InterestFace, Positions, ShardNumber } from "../api.ts";
+import { rowPrefix, type ShardStore } from "../shard-store.ts";
+
+/** Topics were checked at the door; here only memory is at stake. */
+const topicLimits = { levelsMax: 65_535, controlCharacters: "allow" } as const;
+
+export type FilterEntry<Use> = {
+  readonly filter: TopicFilter;
+  /** Durable subscriptions of this text. */
+  refs: number;
+  /** Subscribers that read with it now. */
+  readonly uses: Set<Use>;
+  /** By shard ordinal: nothing later than this has matched. */
+  readonly lastMatchUs: number[];
+};
+
+export class InterestTable<Use> implements InterestFace {
+  readonly #shards: readonly ShardNumber[];
+  readonly #ordinals = new Map<ShardNumber, number>();
+  readonly #entries = new Map<string, FilterEntry<Use>>();
+  readonly #trie = new FilterTrie<FilterEntry<Use>>();
+  /** By shard ordinal: filters whose row is out of date, removed ones included. */
+  readonly #dirty: Array<Set<string>>;
+  readonly #flushing: Array<Set<string> | undefined>;
+  readonly #appliedUs: (ordinal: number) => number;
+
+  /** `appliedUs`: how far a shard is applied; 0 before it is open. */
+  constructor(shards: readonly ShardNumber[], appliedUs: (ordinal: number) => number) {
+    this.#shards = shards;
+    this.#appliedUs = appliedUs;
+    for (const [ordinal, shard] of shards.entries()) this.#ordinals.set(shard, ordinal);
+    this.#dirty = shards.map(() => new Set());
+    this.#flushing = shards.map(() => undefined);
+  }
+
+  get filterCount(): number {
+    return this.#entries.size;
+  }
+
+  wants(topic: string): boolean {
+    let wanted = false;
+    this.#trie.match(topic, (entry) => {
+      if (entry.refs > 0) wanted = true;
+    });
+    return wanted;
+  }
+
+  add(filter: string, start: Positions): void {
+    this.#entryFor(filter, start).refs++;
+  }
+
+  remove(filter: string): void {
+    const entry = this.#entries.get(filter);
+    assert(entry !== undefined && entry.refs > 0, `interest in ${filter} was not counted`);
+    entry.refs--;
+    this.#release(entry);
+  }
+
+  lastMatchUs(filter: string, shard: ShardNumber): number | undefined {
+    const ordinal = this.#ordinals.get(shard);
+    return ordinal === undefined ? undefined : this.#entries.get(filter)?.lastMatchUs[ordinal];
+  }
+
+  /** A subscriber reads with this filter from now on. */
+  addUse(filter: string, start: Positions, use: Use): FilterEntry<Use> {
+    const entry = this.#entryFor(filter, start);
+    entry.uses.add(use);
+    return entry;
+  }
+
+  removeUse(entry: FilterEntry<Use>, use: Use): void {
+    entry.uses.delete(use);
+    this.#release(entry);
+  }
+
+  /** A TTV is applied: notes its time and adds the entries that it matched to `matched`. */
+  match(ordinal: number, topic: string, timeUs: number, matched: Array<FilterEntry<Use>>): void {
+    const dirty = this.#dirty[ordinal] as Set<string>;
+    this.#trie.match(topic, (entry) => {
+      entry.lastMatchUs[ordinal] = timeUs;
+      if (entry.refs > 0) dirty.add(entry.filter.text);
+      matched.push(entry);
+    });
+  }
+
+  /** Before a shard is replayed: the saved times of the filters that exist by now. */
+  async load(ordinal: number, store: ShardStore): Promise<void> {
+    const saved = new Map<string, number>();
+    await store.scan(Buffer.from([rowPrefix.lastMatch]), (key, value) => {
+      saved.set(key.toString("utf8", 1), Number(value.readBigUInt64BE(0)));
+    });
+    const checkpointUs = store.checkpoint.timeUs;
+    for (const [text, entry] of this.#entries) {
+      const start = entry.lastMatchUs[ordinal] ?? 0;
+      const row = saved.get(text);
+      entry.lastMatchUs[ordinal] = row === undefined ? Math.max(start, checkpointUs) : row;
+      // A filter without a row gets one, so that the next start knows it exactly.
+      if (row === undefined) this.#dirty[ordinal]?.add(text);
+    }
+    for (const text of saved.keys()) {
+      if (!this.#entries.has(text)) this.#dirty[ordinal]?.add(text);
+    }
+  }
+
+  capture(ordinal: number): (batch: KvBatch) => void {
+    const texts = this.#dirty[ordinal] as Set<string>;
+    this.#flushing[ordinal] = texts;
+    this.#dirty[ordinal] = new Set();
+    const rows: Array<[Buffer, Buffer | undefined]> = [];
+    for (const text of texts) {
+      const key = Buffer.concat([Buffer.from([rowPrefix.lastMatch]), Buffer.from(text)]);
+      const entry = this.#entries.get(text);
+      const kept = entry !== undefined && entry.refs > 0;
+      rows.push([key, kept ? encodeTime(entry.lastMatchUs[ordinal] ?? 0) : undefined]);
+    }
+    return (batch) => {
+      for (const [key, value] of rows) {
+        if (value === undefined) batch.delete(key);
+        else batch.put(key, value);
+      }
+    };
+  }
+
+  finish(ordinal: number, committed: boolean): void {
+    const texts = this.#flushing[ordinal];
+    this.#flushing[ordinal] = undefined;
+    if (committed || texts === undefined) return;
+    for (const text of texts) this.#dirty[ordinal]?.add(text);
+  }
+
+  #entryFor(text: string, start: Positions): FilterEntry<Use> {
+    const known = this.#entries.get(text);
+    if (known !== undefined) return known;
+    const entry: FilterEntry<Use> = {
+      filter: parseTopicFilter(text, topicLimits),
+      refs: 0,
+      uses: new Set(),
+      // What was applied before nobody has matched with this filter: it may have matched.
+      lastMatchUs: this.#shards.map((shard, ordinal) =>
+        Math.max(start.get(shard) ?? 0, this.#appliedUs(ordinal)),
+      ),
+    };
+    this.#entries.set(text, entry);
+    this.#trie.add(entry.filter, entry);
+    return entry;
+  }
+
+  #release(entry: FilterEntry<Use>): void {
+    const text = entry.filter.text;
+    if (entry.refs === 0) for (const dirty of this.#dirty) dirty.add(text);
+    if (entry.refs > 0 || entry.uses.size > 0) return;
+    this.#trie.remove(entry.filter, entry);
+    this.#entries.delete(text);
+  }
+}
+
+function encodeTime(timeUs: number): Buffer {
+  const bytes = Buffer.alloc(8);
+  bytes.writeBigUInt64BE(BigInt(timeUs));
+  return bytes;
+}

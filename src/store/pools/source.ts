@@ -1,0 +1,38 @@
+// What readers need of a log shard: where TTVs after a position are, in memory or on disk.
+//
+// A call that can be answered from memory is answered at once; only disk makes it a promise. That
+// is what makes hand-over to the tail exact: the last stretch is read in one synchronous step.
+
+import type { TopicFilter } from "../../topic/index.ts";
+import type { MissedReport, ShardNumber } from "../api.ts";
+import type { PlannedStream } from "../core/lts.ts";
+import type { BlockRow } from "../layout/index-row.ts";
+import type { TtvBatch } from "../layout/ttv-view.ts";
+
+/** A batch by its extent: in memory with its view, on disk with its index row. */
+export type BatchRef =
+  | { readonly kind: "memory"; readonly batch: TtvBatch }
+  | { readonly kind: "disk"; readonly row: BlockRow };
+
+export interface SlabSource {
+  readonly generation: number;
+  /** Exclusive lower and inclusive upper commit time; the current one ends at infinity. */
+  readonly afterUs: number;
+  readonly untilUs: number;
+  plan(filter: TopicFilter): PlannedStream[];
+  /** Changes when a plan may lack a stream. */
+  readonly planRevision: number;
+  /** First batch of a stream with a TTV later than `afterUs`; undefined when there is none. */
+  next(stream: number, afterUs: number): BatchRef | undefined | Promise<BatchRef | undefined>;
+  read(stream: number, row: BlockRow): TtvBatch | Promise<TtvBatch>;
+}
+
+export interface ShardSource {
+  readonly number: ShardNumber;
+  readonly ordinal: number;
+  readonly appliedUs: number;
+  /** The slab that holds the first TTVs after a position, opened when needed. */
+  slabAfter(positionUs: number): SlabSource | undefined | Promise<SlabSource | undefined>;
+  /** What was dropped or lost between a position and what is there now; undefined = nothing. */
+  missedAfter(positionUs: number): MissedReport | undefined;
+}

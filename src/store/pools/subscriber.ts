@@ -1,0 +1,269 @@
+// A subscriber: one reader per log shard, each in the realtime pool (`tail`) or catching up
+// (`behind`). Its filters stay in the trie all the time; changing pools changes a flag.
+//
+// Hand-over is exact because applies are synchronous: a reader that has read everything up to the
+// applied time in one step, and whose filters have not matched since, is at the tail. A TTV is
+// offered by exactly one of the two pools: realtime skips readers that are behind and times at or
+// below the position.
+
+import { type Logger, toError } from "../../base/index.ts";
+import type {
+  DeliverableTtv,
+  ShardNumber,
+  Subscriber,
+  SubscriberFilter,
+  SubscriberOptions,
+  SubscriberPort,
+} from "../api.ts";
+import { ShardCursor } from "./cursor.ts";
+import { FilterUse, type UseOwner, type UseTable } from "./filter-use.ts";
+import type { ShardSource } from "./source.ts";
+
+/** What subscribers share: the pools' view of the store. */
+export type PoolParts = {
+  readonly sources: readonly ShardSource[];
+  /** By ordinal: everything up to here has been offered to readers at the tail. */
+  readonly dispatchedUs: (ordinal: number) => number;
+  readonly interest: UseTable;
+  readonly counters: PoolCounters;
+  readonly logger: Logger;
+  /** Resolves in a later turn of the event loop: long backlogs must not hold up the others. */
+  readonly nextTurn: () => Promise<void>;
+  /** A read failed: calls back when it makes sense to try again. */
+  readonly later: (task: () => void) => void;
+};
+
+export type PoolCounters = {
+  realtimeTtvs: number;
+  catchUpTtvs: number;
+  handOvers: number;
+  fallBehinds: number;
+  readFailures: number;
+};
+
+export const poolCounterHelp = {
+  realtimeTtvs: "TTVs taken from the realtime pool",
+  catchUpTtvs: "TTVs taken from the catch-up pool",
+  handOvers: "readers that went from catch-up to the tail",
+  fallBehinds: "readers that left the tail because they had no room",
+  readFailures: "catch-up reads that failed and were tried again",
+};
+
+type Reader = {
+  readonly source: ShardSource;
+  positionUs: number;
+  mode: "tail" | "behind";
+  cursor: ShardCursor | undefined;
+};
+
+/** TTVs of one shard before the next shard has its turn. */
+const sliceTtvs = 64;
+/** Slices in one turn of the event loop. */
+const slicesPerTurn = 16;
+
+type Step = "blocked" | "tail" | "more" | Promise<void>;
+
+export class SubscriberState implements Subscriber, UseOwner {
+  readonly #parts: PoolParts;
+  readonly #port: SubscriberPort;
+  readonly #uses = new Map<string, FilterUse>();
+  readonly #readers: Reader[];
+  #nextReader = 0;
+  #pumping = false;
+  #wakePending = false;
+  #closed = false;
+  /** Matches of the TTV that is being dispatched. */
+  readonly #matched: unknown[] = [];
+
+  constructor(parts: PoolParts, options: SubscriberOptions<unknown>) {
+    this.#parts = parts;
+    this.#port = options.port;
+    this.#readers = parts.sources.map((source) => ({
+      source,
+      // A position above what is applied names TTVs that were lost: their times may come again.
+      positionUs: Math.min(options.positions.get(source.number) ?? 0, source.appliedUs),
+      mode: "behind",
+      cursor: undefined,
+    }));
+    for (const filter of options.filters) this.#addUse(filter);
+  }
+
+  get atTail(): boolean {
+    return this.#readers.every((reader) => this.#isAtTail(reader));
+  }
+
+  position(shard: ShardNumber): number {
+    const reader = this.#readers.find((candidate) => candidate.source.number === shard);
+    return reader === undefined ? 0 : this.#positionOf(reader);
+  }
+
+  positions(): Map<ShardNumber, number> {
+    const positions = new Map<ShardNumber, number>();
+    for (const reader of this.#readers) {
+      positions.set(reader.source.number, this.#positionOf(reader));
+    }
+    return positions;
+  }
+
+  wake(): void {
+    if (this.#closed) return;
+    this.#wakePending = true;
+    if (!this.#pumping) void this.#pump();
+  }
+
+  /** A replaced filter keeps the positions: they are the subscriber's, not the filter's. */
+  setFilter(filter: SubscriberFilter): void {
+    const replaced = this.#uses.get(filter.filter);
+    this.#addUse(filter);
+    // After the new use was added, so that the shared entry keeps what it knows.
+    if (replaced !== undefined) this.#parts.interest.removeUse(replaced.entry, replaced);
+    this.wake();
+  }
+
+  removeFilter(filter: string): void {
+    const use = this.#uses.get(filter);
+    if (use === undefined) return;
+    this.#uses.delete(filter);
+    this.#parts.interest.removeUse(use.entry, use);
+    for (const reader of this.#readers) reader.cursor = undefined;
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    for (const filter of [...this.#uses.keys()]) this.removeFilter(filter);
+  }
+
+  // -------------------------------------------------------------- realtime
+
+  /** A use of this subscriber matched the TTV that is being dispatched. */
+  collect(use: FilterUse, shard: ShardNumber, timeUs: number): boolean {
+    if (timeUs <= use.startUs(shard)) return false;
+    this.#matched.push(use.context);
+    return this.#matched.length === 1;
+  }
+
+  /** All uses were collected: offers the TTV if this reader is at the tail. */
+  offerLive(ordinal: number, ttv: DeliverableTtv): void {
+    const matches = this.#matched.splice(0);
+    const reader = this.#readers[ordinal];
+    if (this.#closed || reader === undefined || reader.mode !== "tail") return;
+    if (ttv.timeUs <= reader.positionUs) return;
+    if (this.#port.offer(ttv, matches)) {
+      reader.positionUs = ttv.timeUs;
+      this.#parts.counters.realtimeTtvs++;
+      return;
+    }
+    // Everything before this TTV was dispatched; it and what follows wait on disk and in blocks.
+    reader.positionUs = ttv.timeUs - 1;
+    reader.mode = "behind";
+    this.#parts.counters.fallBehinds++;
+  }
+
+  // -------------------------------------------------------------- catch-up
+
+  async #pump(): Promise<void> {
+    this.#pumping = true;
+    try {
+      while (this.#wakePending && !this.#closed) {
+        this.#wakePending = false;
+        await this.#round();
+      }
+    } catch (error) {
+      this.#parts.counters.readFailures++;
+      this.#parts.logger.error("store.catch_up_failed", { reason: toError(error).message });
+      for (const reader of this.#readers) reader.cursor = undefined;
+      this.#parts.later(() => this.wake());
+    } finally {
+      this.#pumping = false;
+    }
+    if (this.#wakePending) this.wake();
+  }
+
+  /** Slices of all readers in turn, until each is at the tail or there is no room. */
+  async #round(): Promise<void> {
+    const count = this.#readers.length;
+    let slices = 0;
+    for (let idle = 0; idle < count && !this.#closed; ) {
+      const reader = this.#readers[this.#nextReader % count] as Reader;
+      this.#nextReader = (this.#nextReader + 1) % count;
+      if (reader.mode === "tail") {
+        idle++;
+        continue;
+      }
+      const step = this.#advance(reader);
+      if (step === "blocked") return this.#relax();
+      if (step === "tail") {
+        idle++;
+        continue;
+      }
+      idle = 0;
+      if (step instanceof Promise) await step;
+      else if (++slices % slicesPerTurn === 0) await this.#parts.nextTurn();
+    }
+  }
+
+  #advance(reader: Reader): Step {
+    for (let taken = 0; taken < sliceTtvs; ) {
+      if (reader.cursor === undefined) {
+        this.#reportMissed(reader);
+        if (this.#isAtTail(reader)) {
+          reader.positionUs = Math.max(reader.positionUs, reader.source.appliedUs);
+          reader.mode = "tail";
+          this.#parts.counters.handOvers++;
+          return "tail";
+        }
+        reader.cursor = new ShardCursor(reader.source, [...this.#uses.values()], reader.positionUs);
+      }
+      const cursor = reader.cursor;
+      const item = cursor.peek();
+      const missed = cursor.takeMissed();
+      if (missed !== undefined) this.#port.missed(missed);
+      if (item instanceof Promise) return item;
+      if (item === "end") {
+        reader.positionUs = Math.max(reader.positionUs, cursor.untilUs);
+        reader.cursor = undefined;
+        this.#port.moved(reader.source.number, reader.positionUs);
+        continue;
+      }
+      if (!this.#port.offer(item.ttv, item.matches)) return "blocked";
+      cursor.consume();
+      reader.positionUs = item.ttv.timeUs;
+      this.#parts.counters.catchUpTtvs++;
+      taken++;
+    }
+    return "more";
+  }
+
+  #reportMissed(reader: Reader): void {
+    const report = reader.source.missedAfter(reader.positionUs);
+    if (report === undefined) return;
+    reader.positionUs = Math.max(reader.positionUs, report.toUs);
+    this.#port.missed(report);
+  }
+
+  #relax(): void {
+    for (const reader of this.#readers) reader.cursor?.relax();
+  }
+
+  #isAtTail(reader: Reader): boolean {
+    if (reader.mode === "tail") return true;
+    const { ordinal, number } = reader.source;
+    for (const use of this.#uses.values()) {
+      const lastMatchUs = use.entry.lastMatchUs[ordinal] ?? 0;
+      if (lastMatchUs > Math.max(reader.positionUs, use.startUs(number))) return false;
+    }
+    return true;
+  }
+
+  #positionOf(reader: Reader): number {
+    if (reader.mode !== "tail") return reader.positionUs;
+    return Math.max(reader.positionUs, this.#parts.dispatchedUs(reader.source.ordinal));
+  }
+
+  #addUse(filter: SubscriberFilter): void {
+    const use = new FilterUse(this.#parts.interest, this, filter);
+    this.#uses.set(filter.filter, use);
+    for (const reader of this.#readers) reader.cursor = undefined;
+  }
+}

@@ -1,0 +1,145 @@
+// The shard store: a small key-value store beside a shard's slabs that holds the shard's one
+// recovery number and what belongs to it (docs/formats/shard-store.md).
+//
+// It is written by checkpoints only, one synced batch each: either all of a checkpoint is there
+// or nothing of it. Between checkpoints the same facts live in memory and come back by replay.
+
+import { ByteReader, ByteWriter, crc32 } from "../base/index.ts";
+import type { Kv, KvBatch } from "../kv/index.ts";
+import { storeErrors } from "./errors.ts";
+
+/** Everything at or below it is in synced slabs and in this store. */
+export type CheckpointRecord = {
+  readonly index: number;
+  readonly timeUs: number;
+  readonly epoch: number;
+  /** Where an epoch began because data was lost: positions above it are set back to it. */
+  readonly recoveries: readonly RecoveryPoint[];
+};
+
+export type RecoveryPoint = {
+  readonly epoch: number;
+  /** Last commit time before the loss. */
+  readonly fromUs: number;
+  /** First commit time after it; equal to `fromUs` when nothing follows. */
+  readonly toUs: number;
+};
+
+export const firstCheckpoint: CheckpointRecord = { index: 0, timeUs: 0, epoch: 1, recoveries: [] };
+
+/** First byte of a key: what the row is. */
+export const rowPrefix = {
+  checkpoint: 0x63, // c
+  generation: 0x67, // g
+  nextGeneration: 0x6e, // n
+  dropped: 0x64, // d
+  writer: 0x77, // w
+  evidence: 0x65, // e
+  owner: 0x6f, // o
+  lastMatch: 0x6d, // m
+  hold: 0x68, // h
+} as const;
+
+const checkpointKey = Buffer.from([rowPrefix.checkpoint]);
+const formatVersion = 1;
+const pageRows = 1_000;
+
+export class ShardStore {
+  readonly #kv: Kv;
+  readonly #shard: number;
+  #checkpoint: CheckpointRecord;
+
+  private constructor(kv: Kv, shard: number, checkpoint: CheckpointRecord) {
+    this.#kv = kv;
+    this.#shard = shard;
+    this.#checkpoint = checkpoint;
+  }
+
+  static async open(kv: Kv, shard: number): Promise<ShardStore> {
+    const row = await kv.get(checkpointKey);
+    const checkpoint = row === undefined ? firstCheckpoint : decodeCheckpoint(row, kv.path);
+    return new ShardStore(kv, shard, checkpoint);
+  }
+
+  get checkpoint(): CheckpointRecord {
+    return this.#checkpoint;
+  }
+
+  /** Commits a checkpoint with the rows that changed since the last one. */
+  async commit(checkpoint: CheckpointRecord, addRows: (batch: KvBatch) => void): Promise<void> {
+    const batch = this.#kv.batch();
+    addRows(batch);
+    batch.put(checkpointKey, encodeCheckpoint(checkpoint));
+    await batch.write({ sync: true });
+    this.#checkpoint = checkpoint;
+  }
+
+  get(key: Uint8Array): Promise<Buffer | undefined> {
+    return this.#kv.get(key);
+  }
+
+  /** All rows whose key begins with `prefix`, in order, page by page. */
+  async scan(prefix: Buffer, visit: (key: Buffer, value: Buffer) => void): Promise<void> {
+    const cursor = this.#kv.cursor({ gte: prefix, lt: prefixEnd(prefix) });
+    try {
+      for (;;) {
+        const entries = await cursor.next(pageRows);
+        if (entries.length === 0) return;
+        for (const [key, value] of entries) visit(key, value);
+      }
+    } finally {
+      await cursor.close();
+    }
+  }
+
+  close(): Promise<void> {
+    return this.#kv.close();
+  }
+
+  get shard(): number {
+    return this.#shard;
+  }
+}
+
+/** The first key after all that begin with `prefix`. REQUIRES: not all bytes 0xff. */
+export function prefixEnd(prefix: Uint8Array): Buffer {
+  const end = Buffer.from(prefix);
+  for (let at = end.length - 1; at >= 0; at--) {
+    const byte = end[at] as number;
+    if (byte === 0xff) continue;
+    end[at] = byte + 1;
+    return end.subarray(0, at + 1);
+  }
+  throw storeErrors.limitReached({ limit: "key prefix", max: "less than all 0xff" });
+}
+
+export function encodeCheckpoint(record: CheckpointRecord): Buffer {
+  const writer = new ByteWriter(64);
+  writer.u8(formatVersion).u64(record.index).u64(record.timeUs).u32(record.epoch);
+  writer.varint(record.recoveries.length);
+  for (const point of record.recoveries) {
+    writer.u32(point.epoch).u64(point.fromUs).u64(point.toUs);
+  }
+  writer.u32(crc32(writer.finish()));
+  return Buffer.from(writer.finish());
+}
+
+export function decodeCheckpoint(bytes: Buffer, path: string): CheckpointRecord {
+  const body = bytes.subarray(0, Math.max(0, bytes.length - 4));
+  if (bytes.length < 5 || crc32(body) !== bytes.readUInt32BE(bytes.length - 4)) {
+    throw storeErrors.slabCorrupt({ slab: path, reason: "the checkpoint record is damaged" });
+  }
+  const reader = new ByteReader(body);
+  const version = reader.u8();
+  if (version > formatVersion) {
+    throw storeErrors.formatNewer({ what: `the shard store ${path}`, version });
+  }
+  const index = reader.u64();
+  const timeUs = reader.u64();
+  const epoch = reader.u32();
+  const recoveries: RecoveryPoint[] = [];
+  for (let left = reader.varint(); left > 0; left--) {
+    recoveries.push({ epoch: reader.u32(), fromUs: reader.u64(), toUs: reader.u64() });
+  }
+  return { index, timeUs, epoch, recoveries };
+}

@@ -1,0 +1,245 @@
+// A slab of layout `log`: one generation of one shard. Committed TTVs collect in an open block per
+// stream, sealed blocks wait in memory until they are in the slab's stores, and readers find a TTV
+// wherever it is.
+//
+// Invariants: a stream's blocks follow each other in time; a block leaves memory in the same step in
+// which it becomes findable on disk; `blocks` never holds a block without all earlier ones of its
+// stream being written before it; nothing is overwritten.
+
+import { assert, type Logger, toError } from "../../base/index.ts";
+import type { TopicFilter } from "../../topic/index.ts";
+import type { Lts, PlannedStream } from "../core/lts.ts";
+import type { LtsRecord } from "../core/lts-trie.ts";
+import type { Structure } from "../core/structure.ts";
+import { type BlockRow, type BlockWrite, writeBlock } from "../layout/index-row.ts";
+import { OpenBlock } from "../layout/open-block.ts";
+import type { TtvBatch } from "../layout/ttv-view.ts";
+import type { BatchRef, SlabSource } from "../pools/source.ts";
+import type { Ttv } from "../types.ts";
+import type { BlockReader } from "./block-reader.ts";
+import type { SlabStores, TopicWrite } from "./slab-stores.ts";
+
+/** Blocks of one batch: larger ones do not make LevelDB faster. */
+const batchBlocksMax = 32;
+/** Index rows looked up at once. */
+const rowPageCount = 16;
+
+export type LogSlabParts = {
+  readonly stores: SlabStores;
+  readonly lts: Lts;
+  readonly reader: BlockReader;
+  readonly logger: Logger;
+  readonly phase: (name: string) => void;
+  /** Bytes of unwritten blocks changed by this much. */
+  readonly onMemory: (deltaBytes: number) => void;
+  readonly onSealed: (stream: number, ttvs: number, sizeBytes: number) => void;
+};
+
+export type LogSlabSpan = {
+  readonly generation: number;
+  /** First commit time of the generation. */
+  readonly fromUs: number;
+  /** First commit time after it; undefined while it is current. */
+  readonly toUs: number | undefined;
+  /** Everything up to here is on disk when the slab is opened. */
+  readonly writtenUs: number;
+};
+
+type Sealed = { readonly stream: number; readonly block: OpenBlock };
+
+export class LogSlab implements SlabSource {
+  readonly generation: number;
+  readonly afterUs: number;
+  untilUs: number;
+  readonly lts: Lts;
+  readonly #parts: LogSlabParts;
+  readonly #openedUs: number;
+  readonly #open = new Map<number, OpenBlock>();
+  /** Sealed and not yet on disk, by stream, oldest first. */
+  readonly #unwritten = new Map<number, OpenBlock[]>();
+  readonly #queue: Sealed[] = [];
+  #topics: TopicWrite[] = [];
+  readonly #lastWrittenUs = new Map<number, number>();
+  readonly #rowPages = new Map<number, BlockRow[]>();
+  #sealedCount = 0;
+  #writtenCount = 0;
+  #writing: Promise<void> | undefined;
+
+  constructor(parts: LogSlabParts, span: LogSlabSpan) {
+    this.#parts = parts;
+    this.generation = span.generation;
+    this.afterUs = span.fromUs - 1;
+    this.untilUs = span.toUs === undefined ? Number.POSITIVE_INFINITY : span.toUs - 1;
+    this.#openedUs = span.writtenUs;
+    this.lts = parts.lts;
+  }
+
+  // -------------------------------------------------------------- writing
+
+  /** Records that an applied entry brought; they are on disk with the next write at the latest. */
+  learn(records: readonly LtsRecord[], timeUs: number): void {
+    if (records.length === 0) return;
+    this.lts.apply(records);
+    this.remember(records, timeUs);
+  }
+
+  /** Records that the trie has already: what a generation begins with. */
+  remember(records: readonly LtsRecord[], timeUs: number): void {
+    for (const record of records) this.#topics.push({ record, timeUs });
+  }
+
+  /** An applied TTV. The frame is copied. */
+  append(stream: number, ttv: Ttv, varying: readonly string[]): void {
+    let block = this.#open.get(stream);
+    if (block !== undefined && !block.fits(ttv.frame.length)) {
+      this.#seal(stream, block);
+      block = undefined;
+    }
+    if (block === undefined) {
+      block = new OpenBlock();
+      this.#open.set(stream, block);
+    }
+    const before = block.memoryBytes;
+    block.append(ttv, varying);
+    this.#parts.onMemory(block.memoryBytes - (block.count === 1 ? 0 : before));
+    if (block.isFull) this.#seal(stream, block);
+  }
+
+  sealAll(): void {
+    for (const [stream, block] of [...this.#open]) this.#seal(stream, block);
+  }
+
+  /** The generation has ended: no time at or above `toUs` belongs to it. */
+  end(toUs: number): void {
+    this.untilUs = toUs - 1;
+    this.sealAll();
+  }
+
+  /** Everything sealed before the call is in the stores. */
+  async flush(): Promise<void> {
+    const sealed = this.#sealedCount;
+    while (this.#writtenCount < sealed || this.#topics.length > 0) {
+      this.#kick();
+      await this.#writing;
+    }
+    // Topics taken by a write under way are on disk when it ends.
+    await this.#writing;
+  }
+
+  async sync(): Promise<void> {
+    await this.flush();
+    await this.#parts.stores.sync();
+  }
+
+  async close(): Promise<void> {
+    await this.#writing;
+    await this.#parts.stores.close();
+  }
+
+  #seal(stream: number, block: OpenBlock): void {
+    block.seal();
+    this.#open.delete(stream);
+    const waiting = this.#unwritten.get(stream);
+    if (waiting === undefined) this.#unwritten.set(stream, [block]);
+    else waiting.push(block);
+    this.#queue.push({ stream, block });
+    this.#sealedCount++;
+    this.#parts.onSealed(stream, block.count, block.framesBytes);
+    this.#parts.phase("slab.sealed");
+    this.#kick();
+  }
+
+  #kick(): void {
+    if (this.#writing !== undefined) return;
+    if (this.#queue.length === 0 && this.#topics.length === 0) return;
+    this.#writing = Promise.resolve()
+      .then(() => this.#drain())
+      .catch((error: unknown) => {
+        // Only closing ends a write without success; the log has what is lost by it.
+        this.#parts.logger.warn("store.slab_write_given_up", { reason: toError(error).message });
+        this.#queue.length = 0;
+        this.#topics = [];
+        this.#writtenCount = this.#sealedCount;
+      })
+      .finally(() => {
+        this.#writing = undefined;
+      });
+  }
+
+  async #drain(): Promise<void> {
+    while (this.#queue.length > 0 || this.#topics.length > 0) {
+      const sealed = this.#queue.slice(0, batchBlocksMax);
+      const topics = this.#topics;
+      this.#topics = [];
+      const writes = sealed.map(({ stream, block }): BlockWrite => writeBlock(stream, block));
+      await this.#parts.stores.write(writes, topics);
+      this.#queue.splice(0, sealed.length);
+      for (const item of sealed) this.#settle(item);
+      this.#writtenCount += sealed.length;
+      this.#parts.phase("slab.written");
+    }
+  }
+
+  #settle({ stream, block }: Sealed): void {
+    const waiting = this.#unwritten.get(stream);
+    assert(waiting?.[0] === block, "blocks of a stream are written in order");
+    waiting.shift();
+    if (waiting.length === 0) this.#unwritten.delete(stream);
+    this.#lastWrittenUs.set(stream, block.timeUs(block.count - 1));
+    this.#parts.onMemory(-block.memoryBytes);
+  }
+
+  // -------------------------------------------------------------- reading
+
+  get planRevision(): number {
+    return this.lts.revision;
+  }
+
+  plan(filter: TopicFilter): PlannedStream[] {
+    return this.lts.plan(filter);
+  }
+
+  structureOf(stream: number): Structure {
+    return this.lts.structureOf(stream);
+  }
+
+  next(stream: number, afterUs: number): BatchRef | undefined | Promise<BatchRef | undefined> {
+    const writtenUs = this.#lastWrittenUs.get(stream) ?? this.#openedUs;
+    if (afterUs >= writtenUs) return this.#nextInMemory(stream, afterUs);
+    const page = this.#rowPages.get(stream);
+    const row = page?.find((candidate) => candidate.lastTimeUs > afterUs);
+    // A page answers only from its first row on: rows before it are not known.
+    if (row !== undefined && page?.[0] !== row) return { kind: "disk", row };
+    return this.#nextOnDisk(stream, afterUs, writtenUs);
+  }
+
+  read(stream: number, row: BlockRow): TtvBatch | Promise<TtvBatch> {
+    return this.#parts.reader.read(this.#parts.stores, this.structureOf(stream), row);
+  }
+
+  async #nextOnDisk(
+    stream: number,
+    afterUs: number,
+    writtenUs: number,
+  ): Promise<BatchRef | undefined> {
+    const rows = await this.#parts.stores.rowsAfter(stream, afterUs, rowPageCount);
+    const row = rows[0];
+    if (row !== undefined) {
+      this.#rowPages.set(stream, rows);
+      return { kind: "disk", row };
+    }
+    // Blocks may have left memory for the disk while the disk was read.
+    const nowWrittenUs = this.#lastWrittenUs.get(stream) ?? this.#openedUs;
+    if (nowWrittenUs > writtenUs) return this.next(stream, afterUs);
+    return this.#nextInMemory(stream, afterUs);
+  }
+
+  #nextInMemory(stream: number, afterUs: number): BatchRef | undefined {
+    for (const batch of this.#unwritten.get(stream) ?? []) {
+      if (batch.timeUs(batch.count - 1) > afterUs) return { kind: "memory", batch };
+    }
+    const batch = this.#open.get(stream);
+    if (batch === undefined || batch.timeUs(batch.count - 1) <= afterUs) return undefined;
+    return { kind: "memory", batch };
+  }
+}

@@ -1,0 +1,388 @@
+// The store: databases and their shards over one write-ahead log.
+//
+// Start order: `meta`, then `state` (open), then, once the owners of durable filters have counted
+// their interest, the log shards (`start`). All callbacks run in the log's order.
+// The store opens what is under its directory; the log, the disk and the clocks are given.
+
+import {
+  assertPresent,
+  type Clock,
+  Closer,
+  type CodedError,
+  createCounters,
+  type Disk,
+  hash32,
+  joinPath,
+  type Logger,
+} from "../base/index.ts";
+import type { KvDriver } from "../kv/index.ts";
+import type { WriteAheadLog } from "../log/index.ts";
+import type {
+  AppendDone,
+  AppendRequest,
+  EvidenceFace,
+  InterestFace,
+  MapShard as MapShardFace,
+  ShardNumber,
+  Store,
+  Subscriber,
+  SubscriberOptions,
+  Ttv,
+  TtvRef,
+} from "./api.ts";
+import { type DatabaseRecord, ensureDatabase, metaDatabase } from "./catalog.ts";
+import { Checkpointer, type CheckpointPolicy } from "./checkpointer.ts";
+import { CommitClock } from "./commit-clock.ts";
+import { type LtsSettings, ltsSettingsDefault } from "./core/lts.ts";
+import { DurableKv } from "./durable-kv.ts";
+import { storeErrors } from "./errors.ts";
+import { EvidenceTable } from "./evidence.ts";
+import { LogShard } from "./log-shard.ts";
+import { MapShard } from "./map/map-shard.ts";
+import { MapSlab } from "./map/map-slab.ts";
+import { BlockCache } from "./pools/block-cache.ts";
+import type { FilterUse } from "./pools/filter-use.ts";
+import { InterestTable } from "./pools/interest.ts";
+import { poolCounterHelp, SubscriberState } from "./pools/subscriber.ts";
+import { Shard, type ShardMachine } from "./shard.ts";
+import { LocalLog } from "./shard-log.ts";
+import { ShardStore } from "./shard-store.ts";
+import { BlockReader } from "./slab/block-reader.ts";
+import { Generations } from "./slab/generations.ts";
+import { WriteGate } from "./write-gate.ts";
+import { WriterTable } from "./writers.ts";
+
+export type StoreSettings = {
+  /** Folder of the databases. */
+  readonly dir: string;
+  /** Where damaged bytes are copied to. */
+  readonly quarantineDir: string;
+  /** Shards of a database made now; existing ones keep theirs. Default 4. */
+  readonly shards: number;
+  readonly checkpoint: CheckpointPolicy;
+  /** Memory of blocks that are not on disk yet; at its brim appends wait. Default 256 MiB. */
+  readonly writeBufferBytesMax: number;
+  /** Log bytes queued and not synced, at which appends wait. */
+  readonly pendingBytesMax: number;
+  /** Decoded blocks kept for readers. Default 64 MiB. */
+  readonly blockCacheBytesMax: number;
+  readonly lts: LtsSettings;
+};
+
+export const storeSettingsDefault: Omit<StoreSettings, "dir" | "quarantineDir"> = {
+  shards: 4,
+  checkpoint: { bytesMax: 64 * 1024 * 1024, ageMsMax: 60_000 },
+  writeBufferBytesMax: 256 * 1024 * 1024,
+  pendingBytesMax: 32 * 1024 * 1024,
+  blockCacheBytesMax: 64 * 1024 * 1024,
+  lts: ltsSettingsDefault,
+};
+
+export type StoreComponents = {
+  readonly disk: Disk;
+  readonly kv: KvDriver;
+  readonly log: WriteAheadLog;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** Told each time a named phase is reached: tests stop the process there. */
+  readonly phase?: (name: string) => void;
+  /** Told once when the store can never write again. */
+  readonly onFailure?: (error: CodedError) => void;
+};
+
+/** Wait before a failed catch-up read is tried again. */
+const readRetryMs = 200;
+
+/** Opens `meta` and `state`; call `start` for the rest. */
+export async function openStore(
+  settings: StoreSettings,
+  components: StoreComponents,
+): Promise<LocalStore> {
+  const store = new LocalStore(settings, components);
+  try {
+    await store.openMaps();
+    return store;
+  } catch (error) {
+    await store.close();
+    throw error;
+  }
+}
+
+export class LocalStore implements Store {
+  readonly counters = createCounters(poolCounterHelp);
+  readonly blockCache: BlockCache;
+  readonly #settings: StoreSettings;
+  readonly #components: StoreComponents;
+  readonly #checkpointer: Checkpointer;
+  readonly #gate: WriteGate;
+  readonly #closer = new Closer();
+  readonly #turn = new Set<Shard>();
+  #stateShards: readonly MapShard[] = [];
+  #messages: DatabaseRecord | undefined;
+  #logs: readonly LogShard[] = [];
+  #interest: InterestTable<FilterUse> | undefined;
+  #failure: CodedError | undefined;
+
+  constructor(settings: StoreSettings, components: StoreComponents) {
+    const { clock, logger } = components;
+    this.#settings = settings;
+    this.#components = components;
+    this.blockCache = new BlockCache(settings.blockCacheBytesMax);
+    this.#checkpointer = new Checkpointer(settings.checkpoint, clock, logger);
+    this.#gate = new WriteGate({ settings, log: components.log, clock });
+  }
+
+  async openMaps(): Promise<void> {
+    const [meta] = await this.#openMapDatabase(metaDatabase);
+    const catalogue = assertPresent(meta, "meta has one shard");
+    const { shards } = this.#settings;
+    const state = await ensureDatabase(catalogue, "state", "map", shards);
+    this.#messages = await ensureDatabase(catalogue, "messages", "log", shards);
+    this.#stateShards = await this.#openMapDatabase(state);
+    this.#interest = new InterestTable(
+      this.#messages.shards,
+      (ordinal) => this.#logs[ordinal]?.appliedUs ?? 0,
+    );
+  }
+
+  async start(): Promise<void> {
+    const messages = assertPresent(this.#messages, "start follows open");
+    this.#logs = await Promise.all(
+      messages.shards.map((number, ordinal) => this.#openLogShard(messages, number, ordinal)),
+    );
+    for (const log of this.#logs) this.#checkpointer.watch(log.shard);
+  }
+
+  // -------------------------------------------------------------- faces
+
+  get logShards(): readonly ShardNumber[] {
+    return assertPresent(this.#messages, "the store is open").shards;
+  }
+
+  get stateShards(): readonly MapShardFace[] {
+    return this.#stateShards;
+  }
+
+  get interest(): InterestFace {
+    return this.#interestTable;
+  }
+
+  get refusal(): CodedError | undefined {
+    return this.#failure ?? this.#gate.refusal;
+  }
+
+  readonly evidence: EvidenceFace = {
+    open: (publisher, claim) => this.#logOf(publisher).openEvidence(publisher, claim),
+    list: (publisher, claim) => this.#logOf(publisher).evidence.list(publisher, claim),
+    close: (publisher, claim) => this.#logOf(publisher).evidence.close(publisher, claim),
+    end: (publisher, incarnation) => this.#logOf(publisher).endEvidence(publisher, incarnation),
+    release: (publisher, claim, packetId, done) =>
+      this.#logOf(publisher).release({ publisher, ...claim, packetId }, done),
+  };
+
+  state(ownerKey: string): MapShardFace {
+    const at = hash32(ownerKey) % this.#stateShards.length;
+    return assertPresent(this.#stateShards[at], "the store is open");
+  }
+
+  append(request: AppendRequest, done: AppendDone): void {
+    if (this.#failure !== undefined) return done(this.#failure, undefined);
+    this.#logOf(request.publisher).append(request, done);
+  }
+
+  openWriter(name: string, publisher: string): Promise<number> {
+    return this.#logOf(publisher).openWriter(name);
+  }
+
+  onceWritable(listener: () => void): void {
+    this.#gate.onceWritable(listener);
+  }
+
+  tail(): Map<ShardNumber, number> {
+    return new Map(this.#logs.map((log) => [log.number, log.appliedUs]));
+  }
+
+  subscribe<T>(options: SubscriberOptions<T>): Subscriber<T> {
+    const { clock, logger } = this.#components;
+    const parts = {
+      sources: this.#logs,
+      dispatchedUs: (ordinal: number) => this.#logs[ordinal]?.dispatchedUs ?? 0,
+      interest: this.#interestTable,
+      counters: this.counters,
+      logger,
+      nextTurn: () => new Promise<void>((resolve) => clock.soon(resolve)),
+      later: (task: () => void) => {
+        clock.schedule(readRetryMs, task);
+      },
+    };
+    const subscriber = new SubscriberState(parts, options as SubscriberOptions<unknown>);
+    return subscriber as unknown as Subscriber<T>;
+  }
+
+  fetch(refs: readonly TtvRef[]): Promise<Array<Ttv | undefined>> {
+    return Promise.all(
+      refs.map((ref) => {
+        const log = this.#logs.find((candidate) => candidate.number === ref.shard);
+        return log === undefined ? undefined : log.fetch(ref);
+      }),
+    );
+  }
+
+  async rotate(database = "messages"): Promise<void> {
+    await Promise.all(this.#logsOf(database).map((log) => log.rotate()));
+  }
+
+  async dropUntil(untilUs: number, database = "messages"): Promise<void> {
+    await Promise.all(this.#logsOf(database).map((log) => log.dropUntil(untilUs)));
+  }
+
+  checkpoint(): Promise<void> {
+    return this.#checkpointer.checkpointAll();
+  }
+
+  /** Ends without a checkpoint: the log brings back what is not in the slabs. */
+  async close(): Promise<void> {
+    await this.#checkpointer.close();
+    await this.#gate.close();
+    this.#failure ??= storeErrors.closed();
+    await this.#closer.close();
+  }
+
+  get #interestTable(): InterestTable<FilterUse> {
+    return assertPresent(this.#interest, "the store is open");
+  }
+
+  #logOf(publisher: string): LogShard {
+    const at = hash32(publisher) % this.#logs.length;
+    return assertPresent(this.#logs[at], "the store has been started");
+  }
+
+  #logsOf(database: string): readonly LogShard[] {
+    if (database === "messages") return this.#logs;
+    throw storeErrors.databaseMissing({ database });
+  }
+
+  // -------------------------------------------------------------- opening
+
+  #openMapDatabase(database: DatabaseRecord): Promise<MapShard[]> {
+    return Promise.all(
+      database.shards.map(async (number) => {
+        const dir = await this.#shardDir(database, number);
+        const shardStore = await this.#openShardStore(dir, number);
+        const kv = await this.#openKv(joinPath(dir, "map"));
+        const map = new MapShard(new MapSlab(kv));
+        this.#closer.own(map);
+        const shard = this.#makeShard(number, shardStore, map);
+        map.attach(shard);
+        await shard.recover();
+        map.claim();
+        this.#checkpointer.watch(shard);
+        return map;
+      }),
+    );
+  }
+
+  async #openLogShard(
+    database: DatabaseRecord,
+    number: ShardNumber,
+    ordinal: number,
+  ): Promise<LogShard> {
+    const { disk, logger, kv, clock } = this.#components;
+    const dir = await this.#shardDir(database, number);
+    const shardStore = await this.#openShardStore(dir, number);
+    await this.#interestTable.load(ordinal, shardStore);
+    const writers = new WriterTable();
+    await writers.load(shardStore);
+    const reader = new BlockReader({
+      cache: this.blockCache,
+      disk,
+      quarantineDir: this.#settings.quarantineDir,
+      logger,
+    });
+    const generations = await Generations.open(
+      {
+        dir,
+        disk,
+        kv: { driver: kv, clock, logger },
+        reader,
+        lts: this.#settings.lts,
+        logger,
+        phase: this.#phase,
+        onMemory: (deltaBytes) => this.#gate.addMemory(deltaBytes),
+      },
+      shardStore,
+    );
+    this.#closer.own(generations);
+    const log = new LogShard({
+      ordinal,
+      evidence: new EvidenceTable(shardStore),
+      writers,
+      generations,
+      interest: this.#interestTable,
+      phase: this.#phase,
+    });
+    const shard = this.#makeShard(number, shardStore, log);
+    log.attach(shard);
+    await shard.recover();
+    log.begin();
+    return log;
+  }
+
+  async #shardDir(database: DatabaseRecord, number: ShardNumber): Promise<string> {
+    const { disk } = this.#components;
+    const parent = joinPath(this.#settings.dir, database.name);
+    const dir = joinPath(parent, `s${String(number).padStart(4, "0")}`);
+    if (await disk.exists(dir)) return dir;
+    await disk.makeDir(dir);
+    await disk.syncDir(parent);
+    await disk.syncDir(this.#settings.dir);
+    return dir;
+  }
+
+  async #openShardStore(dir: string, number: ShardNumber): Promise<ShardStore> {
+    const kv = await this.#components.kv.open(joinPath(dir, "store"), {});
+    const store = await ShardStore.open(kv, number);
+    this.#closer.own(store);
+    return store;
+  }
+
+  #openKv(path: string): Promise<DurableKv> {
+    const { kv, clock, logger } = this.#components;
+    return DurableKv.open(path, {}, { driver: kv, clock, logger });
+  }
+
+  #makeShard(number: ShardNumber, store: ShardStore, machine: ShardMachine): Shard {
+    const { log, clock, logger } = this.#components;
+    const shardLog = new LocalLog(number, log, () => shard.epoch, logger);
+    const shard: Shard = new Shard({
+      log: shardLog,
+      store,
+      machine,
+      time: new CommitClock(number, clock, logger),
+      logger,
+      endTurn: (dirty) => this.#endTurn(dirty),
+      phase: this.#phase,
+      onFailure: (error) => this.#fail(error),
+    });
+    return shard;
+  }
+
+  /** Entries opened in this turn of the event loop are proposed at its end. */
+  #endTurn(shard: Shard): void {
+    this.#turn.add(shard);
+    if (this.#turn.size > 1) return;
+    this.#components.clock.soon(() => {
+      const shards = [...this.#turn];
+      this.#turn.clear();
+      for (const each of shards) each.flush();
+    });
+  }
+
+  #fail(error: CodedError): void {
+    if (this.#failure !== undefined) return;
+    this.#failure = error;
+    this.#components.onFailure?.(error);
+  }
+
+  readonly #phase = (name: string): void => this.#components.phase?.(name);
+}

@@ -1,0 +1,83 @@
+// Whether appends are taken now: the write buffer, the log's queue and the disk each have a brim.
+// Callers ask before they append and wait here; progress writes never ask.
+//
+// Hysteresis: once refused, writing begins again below seven eighths of a brim, so that a buffer at
+// its limit does not flap with each block.
+
+import type { Cancel, Clock, CodedError } from "../base/index.ts";
+import type { WriteAheadLog } from "../log/index.ts";
+import { storeErrors } from "./errors.ts";
+
+export type WriteGateParts = {
+  readonly settings: { readonly writeBufferBytesMax: number; readonly pendingBytesMax: number };
+  readonly log: WriteAheadLog;
+  readonly clock: Clock;
+};
+
+const resumeShare = 7 / 8;
+/** How often a closed gate looks whether it may open. */
+const lookIntervalMs = 5;
+
+export class WriteGate {
+  readonly #parts: WriteGateParts;
+  #memoryBytes = 0;
+  #closedBy: CodedError | undefined;
+  readonly #waiting: Array<() => void> = [];
+  #cancel: Cancel | undefined;
+
+  constructor(parts: WriteGateParts) {
+    this.#parts = parts;
+  }
+
+  /** Bytes of blocks that are not on disk yet. */
+  get memoryBytes(): number {
+    return this.#memoryBytes;
+  }
+
+  addMemory(deltaBytes: number): void {
+    this.#memoryBytes += deltaBytes;
+  }
+
+  get refusal(): CodedError | undefined {
+    this.#closedBy = this.#look(this.#closedBy === undefined ? 1 : resumeShare);
+    return this.#closedBy;
+  }
+
+  /** Calls back once when appends are taken again; at once when they are. */
+  onceWritable(listener: () => void): void {
+    if (this.refusal === undefined) return listener();
+    this.#waiting.push(listener);
+    if (this.#cancel === undefined) this.#arm();
+  }
+
+  async close(): Promise<void> {
+    this.#cancel?.();
+    this.#waiting.length = 0;
+  }
+
+  #look(share: number): CodedError | undefined {
+    const { settings, log } = this.#parts;
+    if (log.failure !== undefined) return storeErrors.failed({ reason: log.failure.message });
+    if (log.full) return storeErrors.full();
+    if (this.#memoryBytes > settings.writeBufferBytesMax * share) {
+      return storeErrors.bufferFull({ limitBytes: settings.writeBufferBytesMax });
+    }
+    if (log.pendingBytes > settings.pendingBytesMax * share) {
+      return storeErrors.bufferFull({ limitBytes: settings.pendingBytesMax });
+    }
+    return undefined;
+  }
+
+  #arm(): void {
+    this.#cancel = this.#parts.clock.schedule(lookIntervalMs, () => {
+      this.#cancel = undefined;
+      if (this.refusal !== undefined) return this.#arm();
+      // A listener that fills the buffer again sends the others back to wait.
+      for (const listener of this.#waiting.splice(0)) {
+        if (this.refusal === undefined) listener();
+        else this.#waiting.push(listener);
+      }
+      if (this.#waiting.length > 0) this.#arm();
+    });
+  }
+}

@@ -1,0 +1,79 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { ByteReader, ByteWriter, isCodedError } from "../../src/base/index.ts";
+
+const safeInteger = fc.oneof(fc.maxSafeNat(), fc.nat(300));
+
+const field = fc.oneof(
+  fc.record({ type: fc.constant("u8" as const), value: fc.nat(0xff) }),
+  fc.record({ type: fc.constant("u16" as const), value: fc.nat(0xffff) }),
+  fc.record({ type: fc.constant("u32" as const), value: fc.nat(0xffffffff) }),
+  fc.record({ type: fc.constant("u64" as const), value: safeInteger }),
+  fc.record({ type: fc.constant("varint" as const), value: safeInteger }),
+  fc.record({ type: fc.constant("bytes" as const), value: fc.uint8Array({ maxLength: 300 }) }),
+  fc.record({
+    type: fc.constant("string" as const),
+    value: fc.string({ unit: "binary", maxLength: 100 }),
+  }),
+);
+
+type Field = typeof field extends fc.Arbitrary<infer T> ? T : never;
+
+test("what was written in any order of forms is read back", () => {
+  fc.assert(
+    fc.property(fc.array(field, { maxLength: 40 }), fc.nat(64), (fields, capacity) => {
+      const reader = new ByteReader(encode(fields, capacity));
+      for (const { type, value } of fields) {
+        const read = reader[type]();
+        if (value instanceof Uint8Array)
+          expect(Buffer.from(value).equals(read as Buffer)).toBe(true);
+        else expect(read).toBe(value);
+      }
+      expect(reader.remaining).toBe(0);
+    }),
+  );
+});
+
+test("a record cut anywhere is refused with a code, never read past its end", () => {
+  fc.assert(
+    fc.property(fc.array(field, { minLength: 1, maxLength: 10 }), fc.nat(), (fields, at) => {
+      const bytes = encode(fields, 16);
+      const cut = bytes.subarray(0, at % bytes.length);
+      const reader = new ByteReader(cut);
+      let error: unknown;
+      try {
+        for (const { type } of fields) reader[type]();
+      } catch (thrown) {
+        error = thrown;
+      }
+      expect(isCodedError(error, "BYTES_TRUNCATED")).toBe(true);
+      expect(reader.offset).toBeLessThanOrEqual(cut.length);
+    }),
+  );
+});
+
+test("any bytes are read or refused with a code", () => {
+  fc.assert(
+    fc.property(
+      fc.uint8Array({ maxLength: 60 }),
+      fc.array(field, { maxLength: 10 }),
+      (bytes, fields) => {
+        const reader = new ByteReader(bytes);
+        try {
+          for (const { type } of fields) reader[type]();
+        } catch (error) {
+          expect(isCodedError(error) && error.kind === "corrupt").toBe(true);
+        }
+        expect(reader.offset).toBeLessThanOrEqual(bytes.length);
+      },
+    ),
+  );
+});
+
+function encode(fields: readonly Field[], capacity: number): Buffer {
+  const writer = new ByteWriter(capacity);
+  for (const { type, value } of fields) {
+    (writer[type] as (this: ByteWriter, value: unknown) => unknown).call(writer, value);
+  }
+  return writer.finish();
+}

@@ -1,0 +1,89 @@
+// Short ways to use a store in tests.
+
+import type {
+  AppendOutcome,
+  AppendRequest,
+  DeliverableTtv,
+  MissedReport,
+  Positions,
+  Store,
+  Subscriber,
+  SubscriberPort,
+} from "../../src/store/index.ts";
+
+export function appendRequest(
+  topic: string,
+  value: string,
+  over: Partial<AppendRequest> = {},
+): AppendRequest {
+  return {
+    topic,
+    publisher: "p",
+    form: "raw",
+    qos: 1,
+    retain: false,
+    expiryUs: 0,
+    expiryOffset: 0,
+    frame: Buffer.from(value),
+    keep: true,
+    evidence: undefined,
+    ...over,
+  };
+}
+
+export function append(store: Store, request: AppendRequest): Promise<AppendOutcome> {
+  return new Promise((resolve, reject) => {
+    store.append(request, (error, outcome) => {
+      if (outcome === undefined) reject(error);
+      else resolve(outcome);
+    });
+  });
+}
+
+export type Received = {
+  topic: string;
+  value: string;
+  timeUs: number;
+  filters: string[];
+  shard: number;
+};
+
+/** A subscriber with a window that keeps what it got. */
+export class Reader implements SubscriberPort<string> {
+  readonly received: Received[] = [];
+  readonly missedReports: MissedReport[] = [];
+  room: number;
+  subscriber: Subscriber<string>;
+
+  constructor(store: Store, filters: readonly string[], positions: Positions, room = 1_000_000) {
+    this.room = room;
+    const start = new Map<number, number>();
+    this.subscriber = store.subscribe<string>({
+      filters: filters.map((filter) => ({ filter, start, durable: true, context: filter })),
+      positions,
+      port: this,
+    });
+    this.subscriber.wake();
+  }
+
+  offer(ttv: DeliverableTtv, matches: readonly string[]): boolean {
+    if (this.room <= 0) return false;
+    this.room--;
+    const { topic, timeUs } = ttv;
+    const value = ttv.frame.toString();
+    this.received.push({ topic, value, timeUs, filters: [...matches], shard: ttv.ref.shard });
+    return true;
+  }
+
+  moved(): void {
+    // Positions are asked for when they are needed.
+  }
+
+  missed(report: MissedReport): void {
+    this.missedReports.push(report);
+  }
+
+  get values(): string[] {
+    return this.received.map((each) => each.value);
+  }
+}

@@ -1,0 +1,55 @@
+import { expect, test } from "vitest";
+import { type BannerFacts, bannerLines, isLoopback } from "../../../src/node/banner.ts";
+
+const facts: BannerFacts = {
+  version: "0.1.0",
+  listeners: [{ name: "tcp", host: "127.0.0.1", port: 1883 }],
+  admin: "off",
+  dataDir: "./data",
+  freeBytes: 12.3 * 2 ** 30,
+  totalBytes: 50 * 2 ** 30,
+  fileSystem: "ext4",
+  intervalGroups: [],
+  command: "node dist/cli/main.js",
+  readyMs: 122.6,
+};
+
+test("the start says version, address, who may connect, data, durability, what to try, and ready", () => {
+  expect(bannerLines(facts)).toEqual([
+    "Flagstone 0.1.0",
+    "  mqtt       127.0.0.1:1883  (anonymous, loopback only)",
+    "  data       ./data  (12.3 GiB free of 50.0 GiB, ext4)",
+    "  durability acked means synced to disk",
+    "  try        node dist/cli/main.js sub -h 127.0.0.1 -p 1883 -t 'demo/#' -v",
+    "             node dist/cli/main.js pub -h 127.0.0.1 -p 1883 -t demo/hello -m world",
+    "ready mqtt=127.0.0.1:1883 admin=off ms=123",
+  ]);
+});
+
+test("twelve lines at most, the last one for programs, however many listeners there are", () => {
+  const listeners = Array.from({ length: 50 }, (_, index) => ({
+    name: `l${index}`,
+    host: "::1",
+    port: 1000 + index,
+  }));
+  const lines = bannerLines({ ...facts, listeners });
+  expect(lines.length).toBeLessThanOrEqual(12);
+  expect(lines.at(-1)).toBe("ready mqtt=[::1]:1000 admin=off ms=123");
+});
+
+test("an address that others reach is said loudly, and the try lines use one that can be dialled", () => {
+  const lines = bannerLines({ ...facts, listeners: [{ name: "tcp", host: "0.0.0.0", port: 1 }] });
+  expect(lines[1]).toContain("ANONYMOUS, EVERYBODY");
+  expect(lines.join("\n")).toContain("sub -h 127.0.0.1 -p 1");
+});
+
+test("acks that do not wait for the disk are named with their group", () => {
+  expect(bannerLines({ ...facts, intervalGroups: ["fast"] })[3]).toBe(
+    "  durability group fast: acks do not wait for the disk (fsync: interval)",
+  );
+});
+
+test("loopback is told from addresses that look like it", () => {
+  expect(["127.0.0.1", "127.9.9.9", "::1", "localhost"].every(isLoopback)).toBe(true);
+  expect(["127.0.0.1.example.org", "0.0.0.0", "::", "10.0.0.1"].some(isLoopback)).toBe(false);
+});

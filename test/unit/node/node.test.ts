@@ -1,0 +1,136 @@
+import { expect, test } from "vitest";
+import {
+  CodedError,
+  type ListenAddress,
+  type Network,
+  SeededRandom,
+  SimClock,
+  SimDisk,
+  silentLogger,
+} from "../../../src/base/index.ts";
+import type { Assemble, Components } from "../../../src/node/assemble.ts";
+import { createSettings } from "../../../src/node/config/config.ts";
+import { openListeners } from "../../../src/node/listeners.ts";
+import { startNode } from "../../../src/node/node.ts";
+import { lockDriver } from "../../support/lock-driver.ts";
+
+function paperComponents() {
+  const clock = new SimClock();
+  const random = new SeededRandom(7);
+  const kv = lockDriver();
+  const disk = new SimDisk({ clock, random });
+  const components: Components = {
+    clock,
+    random,
+    disk,
+    kv,
+    network: fakeNetwork(),
+    logger: silentLogger,
+  };
+  return { components, clock, kv };
+}
+
+function fakeNetwork(taken: readonly number[] = []): Network & { readonly open: Set<number> } {
+  const open = new Set<number>();
+  return {
+    open,
+    async listen(address: ListenAddress) {
+      const wanted = "port" in address ? address.port : 0;
+      if (taken.includes(wanted)) throw new Error("address in use");
+      const port = wanted === 0 ? 50_000 + open.size : wanted;
+      open.add(port);
+      const close = async (): Promise<void> => {
+        open.delete(port);
+      };
+      return { address: { host: "127.0.0.1", port }, failedAccepts: 0, close };
+    },
+    connect: () => Promise.reject(new Error("not here")),
+  };
+}
+
+const settings = createSettings({ data: { dir: "data" } });
+
+test("what assemble builds is closed before the data directory is given back", async () => {
+  const { components, clock, kv } = paperComponents();
+  const order: string[] = [];
+  const assemble: Assemble = async ({ dataDir }) => {
+    order.push(`assembled on ${dataDir.path}, lock held: ${kv.held.size}`);
+    return {
+      listeners: [{ name: "tcp", host: "127.0.0.1", port: 1 }],
+      close: async () => {
+        order.push(`closed, lock held: ${kv.held.size}`);
+      },
+    };
+  };
+  const node = await clock.complete(startNode(settings, components, assemble));
+  expect(node.listeners).toHaveLength(1);
+  expect(node.readyMs).toBeGreaterThan(0);
+  await node.close();
+  await node.close();
+  expect(order).toEqual(["assembled on data, lock held: 1", "closed, lock held: 1"]);
+  expect(kv.held.size).toBe(0);
+});
+
+test("a start that fails half way gives the data directory back and reports its own error", async () => {
+  const { components, clock, kv } = paperComponents();
+  const assemble: Assemble = async () => {
+    throw new Error("no room");
+  };
+  await expect(clock.complete(startNode(settings, components, assemble))).rejects.toThrow(
+    "no room",
+  );
+  expect(kv.held.size).toBe(0);
+});
+
+test("the first failure settles `failed`, later ones do not", async () => {
+  const { components, clock } = paperComponents();
+  const assemble: Assemble = async ({ fail }) => {
+    fail(new CodedError("LOG_FAILED", "internal", "fdatasync failed", {}));
+    fail(new CodedError("LOG_FAILED", "internal", "second", {}));
+    return { listeners: [], close: async () => undefined };
+  };
+  const node = await clock.complete(startNode(settings, components, assemble));
+  const failure = await node.failed;
+  expect(failure).toMatchObject({
+    code: "NODE_FAILED",
+    message: "the node failed and stopped acknowledging: fdatasync failed",
+    cause: { code: "LOG_FAILED" },
+  });
+});
+
+test("two nodes in one process share nothing", async () => {
+  const first = paperComponents();
+  const second = paperComponents();
+  const assemble: Assemble = async () => ({ listeners: [], close: async () => undefined });
+  const one = await first.clock.complete(startNode(settings, first.components, assemble));
+  const two = await second.clock.complete(startNode(settings, second.components, assemble));
+  await one.close();
+  expect(second.kv.held.size).toBe(1);
+  await two.close();
+});
+
+test("listeners report the port they were given", async () => {
+  const { listeners } = createSettings({ listeners: { a: { port: 0 }, b: { port: 7 } } });
+  const network = fakeNetwork();
+  const open = await openListeners(listeners, network, () => {
+    throw new Error("nobody connects");
+  });
+  expect(open.bound).toEqual([
+    { name: "a", host: "127.0.0.1", port: 50_000 },
+    { name: "b", host: "127.0.0.1", port: 7 },
+  ]);
+  await open.close();
+  expect(network.open.size).toBe(0);
+});
+
+test("listeners are bound all or none, and the one that fails is named", async () => {
+  const { listeners } = createSettings({
+    listeners: { a: { port: 6 }, b: { port: 7, host: "::1" } },
+  });
+  const network = fakeNetwork([7]);
+  const opening = openListeners(listeners, network, () => {
+    throw new Error("nobody connects");
+  });
+  await expect(opening).rejects.toThrow("cannot listen on [::1]:7 (listeners.b): address in use");
+  expect(network.open.size).toBe(0);
+});
