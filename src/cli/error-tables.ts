@@ -9,14 +9,20 @@ import {
   networkErrors,
 } from "../base/index.ts";
 import { kvErrors } from "../kv/index.ts";
+import { logErrors } from "../log/index.ts";
 import { configErrors, nodeErrors } from "../node/index.ts";
+import { storeErrors } from "../store/index.ts";
+import { topicErrors } from "../topic/index.ts";
 import { cliErrors } from "./errors.ts";
 
 const tables: ReadonlyArray<Readonly<Record<string, ErrorFactory>>> = [
   bytesErrors,
   diskErrors,
   networkErrors,
+  topicErrors,
   kvErrors,
+  logErrors,
+  storeErrors,
   configErrors,
   nodeErrors,
   cliErrors,

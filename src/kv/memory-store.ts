@@ -41,14 +41,14 @@ export type MemoryProcess = {
 export class MemoryKv implements Kv {
   readonly path: string;
   readonly #store: MemoryStore;
-  readonly #process: MemoryProcess;
+  readonly #host: MemoryProcess;
   readonly #writes: WriteQueue;
   #closing: Promise<void> | undefined;
 
-  constructor(store: MemoryStore, process: MemoryProcess) {
+  constructor(store: MemoryStore, host: MemoryProcess) {
     this.path = store.path;
     this.#store = store;
-    this.#process = process;
+    this.#host = host;
     this.#writes = new WriteQueue(store.path);
   }
 
@@ -135,7 +135,7 @@ export class MemoryKv implements Kv {
       applyAll(store.visible, [batch]);
     };
     const inDoubt = (): void => model?.doubt(batch);
-    const { calls, generation } = this.#process;
+    const { calls, generation } = this.#host;
     await calls.promise<void>(generation, {
       operation: sync ? "sync" : "write",
       path: this.path,
@@ -152,7 +152,7 @@ export class MemoryKv implements Kv {
     if (this.#writes.failure !== undefined) throw this.#writes.failure;
     model.switchLog();
     store.isFlushing = true;
-    store.logBytesMax = this.#process.switchBytes();
+    store.logBytesMax = this.#host.switchBytes();
     const done = (): void => {
       store.isFlushing = false;
       for (const resolve of store.whenFlushed.splice(0)) resolve();
@@ -173,7 +173,7 @@ export class MemoryKv implements Kv {
   }
 
   #call<T>(operation: MemoryOperation, effect: () => T): Promise<T> {
-    const { calls, generation } = this.#process;
+    const { calls, generation } = this.#host;
     return calls.promise<T>(generation, { operation, path: this.path, effect });
   }
 

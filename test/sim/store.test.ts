@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 import { StoreWorld, type WorldCounts, worldCountsZero } from "../support/store-world.ts";
 
-const seeds = Number(process.env["FLAGSTONE_SIM_SEEDS"] ?? 300);
-const first = Number(process.env["FLAGSTONE_SIM_SEED"] ?? 1);
+const seeds = Number(process.env.FLAGSTONE_SIM_SEEDS ?? 300);
+const first = Number(process.env.FLAGSTONE_SIM_SEED ?? 1);
 
 test(`no acked write is lost and nothing is read twice over ${seeds} seeds of kills and power cuts`, async () => {
   const total: WorldCounts = { ...worldCountsZero };

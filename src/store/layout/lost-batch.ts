@@ -59,6 +59,10 @@ export class LostBatch implements TtvBatch {
     return this.#empty();
   }
 
+  matchVarying(): Uint8Array {
+    return new Uint8Array(0);
+  }
+
   #empty(): never {
     assert(false, "a lost block has no TTVs");
     throw new Error("unreachable");
