@@ -6,6 +6,8 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { startBroker } from "../support/broker-process.ts";
+import { RawClient } from "../support/raw-client.ts";
+import { syncsBetween, traceProcess } from "../support/strace.ts";
 import { withTemporaryFolder } from "../support/temporary-folder.ts";
 import { checkImages, recordRun } from "./image-rounds.ts";
 import { runKillRounds } from "./kill-rounds.ts";
@@ -74,6 +76,32 @@ describe("image rounds", () => {
       const failures = await imageFailures(scratch, fault, 8);
       expect(failures.length).toBeGreaterThan(0);
       expect(failures.join("\n")).toMatch(/loss: [1-9]|session is gone/);
+    });
+  });
+});
+
+describe("a trace of system calls", () => {
+  /** Whole syncs between the PUBLISH of an idle client and its PUBACK. */
+  async function syncsOfOnePublish(dataDir: string, fault: string): Promise<number | undefined> {
+    await using broker = await startBroker({ main, dataDir, env: { TOY_FAULT: fault } });
+    await using client = await RawClient.open(broker.port, 4);
+    await client.connect();
+    const trace = await traceProcess(broker.pid);
+    client.send("32 06 0001 61 0007 78");
+    await client.expectBytes("40 02 0007");
+    const calls = await trace.stop();
+    return syncsBetween(calls, Buffer.from("320600016100", "hex"), Buffer.from("40020007", "hex"));
+  }
+
+  test("shows a sync before the ack of a sound broker", async () => {
+    await withTemporaryFolder(async (scratch) => {
+      expect(await syncsOfOnePublish(scratch, "")).toBeGreaterThanOrEqual(1);
+    });
+  });
+
+  test("shows none where the ack does not wait", async () => {
+    await withTemporaryFolder(async (scratch) => {
+      expect(await syncsOfOnePublish(scratch, "ack-unwritten")).toBe(0);
     });
   });
 });
