@@ -2,7 +2,7 @@
 // test process into a temporary folder; gcc is the only thing it needs.
 
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, realpathSync } from "node:fs";
+import { mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -22,7 +22,9 @@ let compiled: string | undefined;
 export function compileShim(): string {
   if (compiled !== undefined) return compiled;
   const source = fileURLToPath(new URL("shim/record.c", import.meta.url));
-  const target = join(mkdtempSync(join(tmpdir(), "flagstone-shim-")), "record.so");
+  const folder = mkdtempSync(join(tmpdir(), "flagstone-shim-"));
+  process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
+  const target = join(folder, "record.so");
   const options = ["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"];
   try {
     execFileSync("gcc", [...options, "-o", target, source, "-ldl", "-lpthread"], {
