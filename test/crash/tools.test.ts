@@ -40,6 +40,8 @@ async function imageFailures(scratch: string, fault: string, count: number): Pro
     namesModel: () => "strict",
     start: (folder) => startBroker({ main, dataDir: folder }),
     drainedWithinMs: 1500,
+    // Not every cut falls where the fault shows. The first image that does is enough.
+    ...(fault !== "" && { failuresMax: 1 }),
   });
 }
 
@@ -59,7 +61,7 @@ describe("kill rounds", () => {
     ["twice", /duplicate: [1-9]/],
   ])("find a broker with the fault %s", async (fault, said) => {
     await withTemporaryFolder(async (scratch) => {
-      await expect(killRounds(scratch, fault, 4)).rejects.toThrow(said);
+      await expect(killRounds(scratch, fault, 8)).rejects.toThrow(said);
     });
   });
 });
@@ -73,7 +75,7 @@ describe("image rounds", () => {
 
   test.each(["ack-early", "no-sync"])("find a broker with the fault %s", async (fault) => {
     await withTemporaryFolder(async (scratch) => {
-      const failures = await imageFailures(scratch, fault, 8);
+      const failures = await imageFailures(scratch, fault, 40);
       expect(failures.length).toBeGreaterThan(0);
       expect(failures.join("\n")).toMatch(/loss: [1-9]|session is gone/);
     });
