@@ -218,6 +218,8 @@ export class LocalStore implements Store {
       },
     };
     const subscriber = new SubscriberState(parts, options as SubscriberOptions<unknown>);
+    // Not at once: the caller has to know the subscriber before it is offered anything.
+    clock.soon(() => subscriber.wake());
     return subscriber as unknown as Subscriber<T>;
   }
 

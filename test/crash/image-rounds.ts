@@ -58,13 +58,16 @@ export type ImageOptions = {
   readonly namesModel: (folder: string) => NamesModel;
   readonly start: (dataDir: string) => Promise<BrokerProcess>;
   readonly drainedWithinMs?: number;
+  /** Stops when so many images failed. Default: goes through all. */
+  readonly failuresMax?: number;
 };
 
 /** One text per image that lost something or did not start. */
 export async function checkImages(options: ImageOptions): Promise<string[]> {
   const { run, count, seed, scratch } = options;
   const failures: string[] = [];
-  for (let number = 0; number < count; number++) {
+  const failuresMax = options.failuresMax ?? count;
+  for (let number = 0; number < count && failures.length < failuresMax; number++) {
     const cut = drawPowerCut(run.operations, `${seed}/${number}`, options.namesModel, run.openedAt);
     const folder = join(scratch, `image-${number}`);
     writeImage(buildImage(run.history, cut), folder);

@@ -1,9 +1,9 @@
-// Builds the preload shim and says how to start a process under it. The shim is compiled once per
-// test process into a temporary folder; gcc is the only thing it needs.
+// Builds the preload shim and says how to start a process under it. The shim is compiled once for
+// each version of its source, into .cache/ of the project; gcc is the only thing it needs.
 
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, realpathSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { createHash } from "node:crypto";
+import { existsSync, mkdirSync, readFileSync, realpathSync, renameSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -17,22 +17,26 @@ export type Recording = {
   readonly env: Readonly<Record<string, string>>;
 };
 
-let compiled: string | undefined;
+const cacheFolder = fileURLToPath(new URL("../../.cache/", import.meta.url));
 
 export function compileShim(): string {
-  if (compiled !== undefined) return compiled;
   const source = fileURLToPath(new URL("shim/record.c", import.meta.url));
-  const target = join(mkdtempSync(join(tmpdir(), "flagstone-shim-")), "record.so");
+  const version = createHash("sha256").update(readFileSync(source)).digest("hex").slice(0, 16);
+  const target = join(cacheFolder, `record-${version}.so`);
+  if (existsSync(target)) return target;
+  mkdirSync(cacheFolder, { recursive: true });
+  // Under a name of its own until it is whole: test files run side by side.
+  const unfinished = `${target}.${process.pid}`;
   const options = ["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"];
   try {
-    execFileSync("gcc", [...options, "-o", target, source, "-ldl", "-lpthread"], {
+    execFileSync("gcc", [...options, "-o", unfinished, source, "-ldl", "-lpthread"], {
       stdio: ["ignore", "ignore", "pipe"],
     });
   } catch (error) {
     const said = (error as { stderr?: Buffer }).stderr?.toString() ?? String(error);
     throw new Error(`cannot build the recorder with gcc (Debian: apt-get install gcc): ${said}`);
   }
-  compiled = target;
+  renameSync(unfinished, target);
   return target;
 }
 

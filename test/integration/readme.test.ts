@@ -12,7 +12,7 @@ import { withTemporaryFolder } from "../support/temporary-folder.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const readme = readFileSync(join(root, "README.md"), "utf8");
-const hasBroker = existsSync(join(root, "src/cli/main.ts"));
+const hasBroker = existsSync(join(root, "src/broker/index.ts"));
 
 function freePort(): Promise<number> {
   return new Promise((resolve) => {

@@ -73,7 +73,7 @@ export class NodeMachine {
   }
 
   connect(change: Partial<ClientOptions> = {}, onMessage: OnMessage = () => true) {
-    const connector = createConnector({ network: this.network.host("client"), clock: this.clock });
+    const connector = createConnector({ network: this.network.host(), clock: this.clock });
     const options: ClientOptions = {
       host: "127.0.0.1",
       port: 1883,

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { CodedError, diskErrors } from "../../../src/base/index.ts";
-import { commandRows } from "../../../src/cli/command-list.ts";
+import { commandRows } from "../../../src/cli/commands/rows.ts";
 import { errorRows } from "../../../src/cli/error-tables.ts";
 import { exitCodeOf } from "../../../src/cli/exit-codes.ts";
 import { runCli } from "../../../src/cli/program.ts";

@@ -58,7 +58,7 @@ describe("the defaults of the key table are those of the rooms", () => {
 function otherText(field: Field): string {
   if (field.kind === "flag") return field.fallback === "true" ? "false" : "true";
   if (field.kind === "list") return "[a/+]";
-  const texts = field.choices ?? ["7", "500ms", "3s", "128KiB", "128MiB", "5000", "0"];
+  const texts = field.choices ?? ["7", "500ms", "3s", "2KiB", "128KiB", "128MiB", "5000", "0"];
   const other = texts.find(
     (text) => text !== field.fallback && parseValue(field, text).issue === undefined,
   );

@@ -1,6 +1,6 @@
 // All commands with their line of the overview. Modules are loaded when they are run.
 
-import type { Command, CommandFamily } from "./command.ts";
+import type { Command, CommandFamily } from "../command.ts";
 
 export type CommandRow = {
   readonly name: string;
@@ -12,31 +12,31 @@ export const commandRows: readonly CommandRow[] = [
   {
     name: "start",
     summary: "run a node",
-    load: async () => (await import("./commands/start.ts")).start,
+    load: async () => (await import("./start.ts")).start,
   },
   {
     name: "pub",
     summary: "publish messages",
-    load: async () => (await import("./commands/pub.ts")).pub,
+    load: async () => (await import("./pub.ts")).pub,
   },
   {
     name: "sub",
     summary: "subscribe and print messages",
-    load: async () => (await import("./commands/sub.ts")).sub,
+    load: async () => (await import("./sub.ts")).sub,
   },
   {
     name: "config",
     summary: "check and show the configuration",
-    load: async () => (await import("./commands/config.ts")).config,
+    load: async () => (await import("./config.ts")).config,
   },
   {
     name: "explain",
     summary: "explain an error code",
-    load: async () => (await import("./commands/explain.ts")).explain,
+    load: async () => (await import("./explain.ts")).explain,
   },
   {
     name: "version",
     summary: "print the version",
-    load: async () => (await import("./commands/version.ts")).versionCommand,
+    load: async () => (await import("./version.ts")).versionCommand,
   },
 ];
