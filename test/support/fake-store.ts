@@ -117,6 +117,10 @@ export class FakeStore implements Store {
     });
   }
 
+  openWriter(): Promise<number> {
+    return Promise.resolve(1);
+  }
+
   onceWritable(listener: () => void): void {
     listener();
   }
@@ -125,7 +129,6 @@ export class FakeStore implements Store {
     const subscriber = new FakeSubscriber<T>(this, options, () => this.#subscribers.delete(owner));
     const owner = subscriber as FakeSubscriber<unknown>;
     this.#subscribers.add(owner);
-    this.clock.soon(() => this.run(() => subscriber.pump()));
     return subscriber;
   }
 
