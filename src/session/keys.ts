@@ -3,7 +3,7 @@
 //   session/<client>/claim|closed|cursor|ids|will   one record each
 //   session/<client>/out/<send number>              in-flight records, in send order
 //   session/<client>/job/<filter>                   retained messages still owed to a SUBSCRIBE
-//   sub/<client>/<filter>                           subscriptions, apart so that a start reads only them
+//   sub/<client>/<filter>                           subscriptions: a start reads only them
 //   live/<client>  or  due/<time>/<client>          exactly one of them per durable session
 //   fire/<client>/<epoch>                           wills that are being published
 //   retained/<topic>                                sharded by topic, all others by client id
@@ -12,6 +12,7 @@
 // the text.
 
 import { createHash } from "node:crypto";
+import { escapeLevel } from "../store/index.ts";
 
 /** Longer texts are hashed: a client id and a filter together stay far below a key's 64 KiB. */
 const levelBytesMax = 1024;
@@ -27,7 +28,7 @@ export const retainedPrefix = "retained/";
 
 /** Foreign text as one level of a key; different texts give different levels. */
 export function keyLevel(text: string): string {
-  const escaped = text.replaceAll("%", "%25").replaceAll("/", "%2F");
+  const escaped = escapeLevel(text);
   if (Buffer.byteLength(escaped) <= levelBytesMax) return escaped;
   // "%~" cannot come out of the escaping above.
   return `%~${createHash("sha256").update(text).digest("hex")}`;
