@@ -179,10 +179,20 @@ export class DurableSession
   stop(): void {
     if (this.#stopped) return;
     this.#stopped = true;
+    this.#adoptPositions();
     this.#subscriber?.close();
     this.#jobs.stop();
     this.#checkpointer.forget(this);
     this.#context.live.removeAll(this);
+  }
+
+  /** The store knows best how far this session has got past what does not match. */
+  #adoptPositions(): void {
+    // Within an offer the store does not know yet whether the message was taken.
+    if (this.#subscriber === undefined || this.#offering) return;
+    for (const [shard, timeUs] of this.#subscriber.positions()) {
+      if (timeUs > (this.#cursor.get(shard) ?? 0)) this.#cursor.set(shard, timeUs);
+    }
   }
 
   endLink(reasonCode: number): void {
@@ -449,7 +459,10 @@ export class DurableSession
       this.#readBodies();
       return;
     }
-    this.#subscriber ??= this.#startLive();
+    if (this.#subscriber === undefined) {
+      this.#subscriber = this.#startLive();
+      this.#liveWaits = true;
+    }
     if (this.#outbound.blocked) return;
     if (this.#jobs.ready && (this.#turn === "retained" || !this.#liveWaits)) {
       if (this.#jobs.sendOne()) {

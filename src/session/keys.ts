@@ -12,6 +12,7 @@
 // the text.
 
 import { createHash } from "node:crypto";
+import { escapeLevel } from "../store/index.ts";
 
 /** Longer texts are hashed: a client id and a filter together stay far below a key's 64 KiB. */
 const levelBytesMax = 1024;
@@ -27,7 +28,7 @@ export const retainedPrefix = "retained/";
 
 /** Foreign text as one level of a key; different texts give different levels. */
 export function keyLevel(text: string): string {
-  const escaped = text.replaceAll("%", "%25").replaceAll("/", "%2F");
+  const escaped = escapeLevel(text);
   if (Buffer.byteLength(escaped) <= levelBytesMax) return escaped;
   // "%~" cannot come out of the escaping above.
   return `%~${createHash("sha256").update(text).digest("hex")}`;

@@ -129,7 +129,6 @@ export class FakeStore implements Store {
     const subscriber = new FakeSubscriber<T>(this, options, () => this.#subscribers.delete(owner));
     const owner = subscriber as FakeSubscriber<unknown>;
     this.#subscribers.add(owner);
-    this.clock.soon(() => this.run(() => subscriber.pump()));
     return subscriber;
   }
 

@@ -8,7 +8,7 @@
 //   await world.publish("p", "a/b", "hello", { qos: 1 });
 //   expect(s.take()).toEqual(["publish 1 q1 a/b hello"]);
 
-import { SimClock, silentLogger } from "../../src/base/index.ts";
+import { type Clock, type Logger, SimClock, silentLogger } from "../../src/base/index.ts";
 import {
   type ConnectRequest,
   createSessions,
@@ -26,8 +26,9 @@ import {
   type Will,
   type WillPublisher,
 } from "../../src/session/index.ts";
-import type { AppendOutcome, Ttv } from "../../src/store/index.ts";
+import type { AppendOutcome, Store, Ttv } from "../../src/store/index.ts";
 import { type FakeOptions, FakeStore, topicMatches } from "./fake-store.ts";
+import { type Process, StoreMachine } from "./store-machine.ts";
 
 export type PublishOptions = {
   readonly qos?: Qos;
@@ -76,32 +77,83 @@ class FanOut implements LiveSubscriptions {
 export type WorldOptions = {
   readonly store?: FakeOptions;
   readonly settings?: Partial<SessionSettings>;
-  readonly clock?: SimClock;
+  /** Seed of a simulated machine that runs the real store instead of the fake one. */
+  readonly machineSeed?: number;
 };
+
+/** A store and what happens to it when its process ends. */
+type Backend = {
+  readonly clock: SimClock;
+  /** Opens the store; `start` is called once sessions have loaded. */
+  open(): Promise<{ readonly store: Store; readonly clock: Clock }>;
+  crash(flushed: number): void;
+  /** After the sessions were closed. */
+  stop(): Promise<void>;
+};
+
+function fakeBackend(options: FakeOptions | undefined): Backend {
+  const clock = new SimClock();
+  let current: FakeStore | undefined;
+  let next = new FakeStore(clock, options);
+  const crash = (flushed: number): void => {
+    next = current!.crash(flushed);
+    clock.clear();
+  };
+  return {
+    clock,
+    open: async () => {
+      current = next;
+      return { store: current, clock };
+    },
+    crash,
+    stop: async () => crash(0),
+  };
+}
+
+function machineBackend(seed: number): Backend {
+  const machine = new StoreMachine({ seed });
+  let process: Process | undefined;
+  return {
+    clock: machine.clock,
+    open: async () => {
+      process = await machine.open();
+      return process;
+    },
+    crash: (flushed) => (flushed % 2 === 0 ? machine.crash() : machine.kill()),
+    stop: () => machine.stop(process!),
+  };
+}
 
 export class World implements WillPublisher {
   readonly clock: SimClock;
   readonly settings: SessionSettings;
-  store: FakeStore;
-  sessions: SessionRegistry;
+  anyStore!: Store;
+  sessions!: SessionRegistry;
   fanOut = new FanOut();
   readonly clients: TestClient[] = [];
   readonly wills: string[] = [];
+  readonly logged: string[] = [];
   /** Set: publishing a will fails with it. */
   failWills: Error | undefined;
   holdWills: Promise<void> | undefined;
+  readonly #backend: Backend;
 
   private constructor(options: WorldOptions) {
-    this.clock = options.clock ?? new SimClock();
+    const { machineSeed } = options;
+    this.#backend =
+      machineSeed === undefined ? fakeBackend(options.store) : machineBackend(machineSeed);
+    this.clock = this.#backend.clock;
     this.settings = { ...sessionSettingsDefault, ...options.settings };
-    this.store = new FakeStore(this.clock, options.store);
-    this.sessions = this.#createSessions();
   }
 
   static async start(options: WorldOptions = {}): Promise<World> {
     const world = new World(options);
-    await world.#load();
+    await world.#boot();
     return world;
+  }
+
+  get store(): FakeStore {
+    return this.anyStore as FakeStore;
   }
 
   client(clientId: string): TestClient {
@@ -136,7 +188,7 @@ export class World implements WillPublisher {
     const frame = Buffer.from(payload);
     const shape = { topic, publisher, form: "raw" as const, qos, retain, expiryUs };
     const message: Ttv = { ...shape, timeUs: 0, expiryOffset: 0, frame };
-    const { sessions, store, fanOut } = this;
+    const { sessions, anyStore: store, fanOut } = this;
     const kept = new Promise<void>((resolve, reject) => {
       if (!retain) resolve();
       else {
@@ -174,42 +226,36 @@ export class World implements WillPublisher {
 
   /** kill -9; `flushed`: items of the last flush that were on the disk nevertheless. */
   async crash(flushed = 0): Promise<void> {
-    const store = this.store.crash(flushed);
-    this.clock.clear();
-    await this.#restart(store);
+    this.#backend.crash(flushed);
+    await this.#reboot();
   }
 
   /** SIGTERM and start again. */
   async restart(): Promise<void> {
     for (const client of this.clients) client.cutByBroker("shutdown");
     await this.clock.complete(this.sessions.close());
-    const store = this.store.crash();
-    this.clock.clear();
-    await this.#restart(store);
+    await this.#backend.stop();
+    await this.#reboot();
   }
 
-  async #restart(store: FakeStore): Promise<void> {
+  async #reboot(): Promise<void> {
     for (const client of this.clients) client.forget();
     await this.clock.advance(5);
-    this.store = store;
+    await this.#boot();
+  }
+
+  async #boot(): Promise<void> {
+    const { store, clock } = await this.clock.complete(this.#backend.open());
+    this.anyStore = store;
     this.fanOut = new FanOut();
-    this.sessions = this.#createSessions();
-    await this.#load();
-  }
-
-  #createSessions(): SessionRegistry {
-    return createSessions(this.settings, {
-      store: this.store,
-      clock: this.clock,
-      logger: silentLogger,
-      live: this.fanOut,
-      wills: this,
-    });
-  }
-
-  async #load(): Promise<void> {
+    const logger: Logger = {
+      ...silentLogger,
+      error: (event) => this.logged.push(event),
+    };
+    const components = { store, clock, logger, live: this.fanOut, wills: this };
+    this.sessions = createSessions(this.settings, components);
     await this.clock.complete(this.sessions.load());
-    await this.clock.complete(this.store.start());
+    await this.clock.complete(store.start());
     this.sessions.start();
   }
 }
