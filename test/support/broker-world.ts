@@ -1,5 +1,5 @@
-// A whole broker on simulated time and network: real broker, real sessions, a fake store or the real
-// one on a simulated machine. Clients are raw MQTT; nothing moves but by `advance`.
+// A whole broker on simulated time, network and disk: real broker, real sessions, the real store on a
+// simulated machine (or a fake one). Clients are raw MQTT; nothing moves but by `advance`.
 //
 //   const world = await BrokerWorld.start();
 //   const s = await world.connect("s", { level: 4 });
@@ -24,15 +24,14 @@ import {
 import { ControlledStore } from "./controlled-store.ts";
 import type { FakeOptions } from "./fake-store.ts";
 import { type ConnectFields, RawMqtt } from "./raw-mqtt.ts";
-import { type Death, FakeLives, type StoreLives } from "./store-lives.ts";
+import { type Death, FakeLives, MachineLives, type StoreLives } from "./store-lives.ts";
 
 export type BrokerWorldOptions = {
   readonly settings?: Partial<Omit<BrokerSettings, "mqtt">>;
   readonly mqtt?: Partial<ServerConnectionSettings>;
   readonly sessions?: Partial<SessionSettings>;
+  /** Given: a fake store of this kind instead of the real one. */
   readonly store?: FakeOptions;
-  /** Instead of the fake store. */
-  readonly lives?: StoreLives;
   readonly access?: AccessPort;
   readonly seed?: number | string;
 };
@@ -50,8 +49,9 @@ export class BrokerWorld {
 
   private constructor(options: BrokerWorldOptions) {
     this.#options = options;
-    this.lives = options.lives ?? new FakeLives(options.store);
-    const random = new SeededRandom(options.seed ?? 1);
+    const { seed = 1, store } = options;
+    this.lives = store === undefined ? new MachineLives({ seed }) : new FakeLives(store);
+    const random = new SeededRandom(seed);
     this.network = new SimNetwork({ clock: this.clock, random, delayMs: [0.01, 0.2] });
   }
 
