@@ -3,7 +3,7 @@
 //   session/<client>/claim|closed|cursor|ids|will   one record each
 //   session/<client>/out/<send number>              in-flight records, in send order
 //   session/<client>/job/<filter>                   retained messages still owed to a SUBSCRIBE
-//   sub/<client>/<filter>                           subscriptions, apart so that a start reads only them
+//   sub/<client>/<filter>                           subscriptions: a start reads only them
 //   live/<client>  or  due/<time>/<client>          exactly one of them per durable session
 //   fire/<client>/<epoch>                           wills that are being published
 //   retained/<topic>                                sharded by topic, all others by client id

@@ -58,7 +58,8 @@ type Attached = DurableSession | MemorySession;
 type Before = { readonly active: Attached | undefined; readonly stored: StoredSession | undefined };
 
 const sessionTakenOver = 0x8e;
-const loadPageMax = 1000;
+/** Large enough that a page's overhead does not count, small enough to keep nothing. */
+const loadPageMax = 2000;
 
 export class SessionRegistry implements Sessions {
   readonly retained: Retained;
@@ -112,20 +113,22 @@ export class SessionRegistry implements Sessions {
   }
 
   async load(): Promise<void> {
-    const { store } = this.#context;
-    for (const shard of store.stateShards) {
-      await eachEntry(shard, subscriptionPrefix, (value) => {
-        const { subscription, start } = decodeSubscription(value);
-        if (subscription.qos > 0) store.interest.add(subscription.filter, start);
-      });
-      // Every durable session has exactly one key under one of the two.
-      for (const prefix of [livePrefix, duePrefix]) {
-        await eachEntry(shard, prefix, () => {
-          this.#durableCount++;
-        });
-      }
-    }
+    await Promise.all(this.#context.store.stateShards.map((shard) => this.#loadShard(shard)));
     await this.#wills.load();
+  }
+
+  async #loadShard(shard: MapShard): Promise<void> {
+    const { interest } = this.#context.store;
+    await eachEntry(shard, subscriptionPrefix, (value) => {
+      const { subscription, start } = decodeSubscription(value);
+      if (subscription.qos > 0) interest.add(subscription.filter, start);
+    });
+    // Every durable session has exactly one key under one of the two.
+    for (const prefix of [livePrefix, duePrefix]) {
+      await eachEntry(shard, prefix, () => {
+        this.#durableCount++;
+      });
+    }
   }
 
   start(): void {

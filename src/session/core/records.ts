@@ -251,7 +251,8 @@ export function decodeInFlight(bytes: Uint8Array): InFlightRecord {
     const flags = input.u8();
     const packetId = input.u16();
     const sizeBytes = input.varint();
-    const identifiers = Array.from({ length: input.varint() }, () => input.varint());
+    const identifiers: number[] = [];
+    for (let left = input.varint(); left > 0; left--) identifiers.push(input.varint());
     return {
       packetId,
       qos: (flags & 3) === 2 ? 2 : 1,

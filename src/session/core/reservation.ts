@@ -14,6 +14,10 @@ import type { IdsRecord } from "./records.ts";
 const reservedMax = 16_384;
 /** Smallest: small windows still take ids quickly. */
 const reservedMin = 256;
+/** In windows: a renewal writes what is in flight too, so it must be rare at full speed. */
+const reservedWindows = 16;
+/** With less than this part left a renewal is urgent. */
+const urgentPart = 8;
 
 export type ReservationSettings = {
   readonly windowMax: number;
@@ -34,6 +38,8 @@ export class Reservation {
   #reservedEnd: number;
   #wanted = false;
   #urgent = false;
+  /** A renewal is being written. */
+  #renewing = false;
 
   constructor(settings: ReservationSettings, stored: IdsRecord | undefined) {
     this.#settings = settings;
@@ -63,19 +69,18 @@ export class Reservation {
   allows(shard: number, timeUs: number): boolean {
     const until = this.#sentUntil.get(shard) ?? 0;
     if (timeUs > until) {
-      this.#wanted = true;
-      this.#urgent = true;
+      this.#want(true);
       return false;
     }
-    if (until - timeUs < this.#settings.sentAheadUs / 2) this.#wanted = true;
+    if (until - timeUs < this.#settings.sentAheadUs / 2) this.#want(false);
     return true;
   }
 
   /** An id for a new message. Undefined asks for a renewal. */
   takeId(inUse: (packetId: number) => boolean): number | undefined {
     const packetId = this.ids.take(inUse);
-    if (this.ids.left < this.#size / 2) this.#wanted = true;
-    if (packetId === undefined) this.#urgent = true;
+    // A fast reader may take the other half sooner than a lazy write comes.
+    if (this.ids.left < this.#size / 2) this.#want(this.ids.left < this.#size / urgentPart);
     return packetId;
   }
 
@@ -87,6 +92,7 @@ export class Reservation {
   renewal(at: Horizon, cursor: ReadonlyMap<number, number>): IdsRecord {
     this.#wanted = false;
     this.#urgent = false;
+    this.#renewing = true;
     const sentUntil = new Map<number, number>();
     for (const [shard, timeUs] of at.tail) {
       // The next commit time is hardly below the wall clock: an idle shard's tail is long past.
@@ -99,6 +105,7 @@ export class Reservation {
   }
 
   committed(record: IdsRecord): void {
+    this.#renewing = false;
     this.#reservedEnd = Math.max(this.#reservedEnd, record.reservedEnd);
     this.ids.extend(this.#reservedEnd);
     for (const [shard, timeUs] of record.sentUntil) this.#sentUntil.set(shard, timeUs);
@@ -106,6 +113,7 @@ export class Reservation {
 
   /** The write failed: it is wanted as before. */
   failed(): void {
+    this.#renewing = false;
     this.#wanted = true;
   }
 
@@ -114,6 +122,12 @@ export class Reservation {
     const next = this.ids.next;
     const doubtUntil = this.#doubt(cursor);
     return { exact: true, next, reservedEnd: next, sentUntil: new Map(), doubtUntil };
+  }
+
+  #want(urgent: boolean): void {
+    if (this.#renewing) return;
+    this.#wanted = true;
+    if (urgent) this.#urgent = true;
   }
 
   /** Doubt that the cursor has passed is settled. */
@@ -135,5 +149,5 @@ const newIds: IdsRecord = {
 };
 
 function reservedIds(windowMax: number): number {
-  return Math.min(reservedMax, Math.max(reservedMin, windowMax * 4));
+  return Math.min(reservedMax, Math.max(reservedMin, windowMax * reservedWindows));
 }

@@ -63,7 +63,7 @@ describe("the reservation", () => {
     expect(fresh.allows(7, 1)).toBe(false);
     expect(fresh.urgent).toBe(true);
     const record = fresh.renewal(at, new Map());
-    expect(record).toMatchObject({ exact: false, next: 1, reservedEnd: 401 });
+    expect(record).toMatchObject({ exact: false, next: 1, reservedEnd: 1601 });
     expect(fresh.takeId(never)).toBeUndefined();
     fresh.committed(record);
     expect(fresh.takeId(never)).toBe(1);
@@ -74,10 +74,12 @@ describe("the reservation", () => {
   test("it covers the window and is renewed at half, of ids and of time", () => {
     const reservation = new Reservation(settings, undefined);
     reservation.committed(reservation.renewal(at, new Map()));
-    for (let n = 0; n < 200; n++) reservation.takeId(never);
+    for (let n = 0; n < 800; n++) reservation.takeId(never);
     expect(reservation.wanted).toBe(false);
     reservation.takeId(never);
     expect([reservation.wanted, reservation.urgent]).toEqual([true, false]);
+    for (let n = 0; n < 600; n++) reservation.takeId(never);
+    expect(reservation.urgent).toBe(true);
     reservation.committed(reservation.renewal(at, new Map()));
     expect(reservation.allows(7, 2_000_000)).toBe(true);
     expect(reservation.wanted).toBe(false);
@@ -94,7 +96,7 @@ describe("the reservation", () => {
     expect(second.inDoubt(7, 3_000_000)).toBe(true);
     expect(second.inDoubt(7, 3_000_001)).toBe(false);
     const again = second.renewal(at, new Map([[7, 2_000_000]]));
-    expect(again.next).toBe(401);
+    expect(again.next).toBe(1601);
     expect(again.doubtUntil.get(7)).toBe(3_000_000);
     // The cursor has passed it: settled.
     expect(second.renewal(at, new Map([[7, 3_000_000]])).doubtUntil.size).toBe(0);
