@@ -31,6 +31,8 @@ export class RawMqtt {
   isClosed = false;
   /** Answers PUBLISH and PUBREL as a good client does. */
   autoAck = false;
+  onPacket: (packet: Packet) => void = () => undefined;
+  onClosed: () => void = () => undefined;
   #transport: ByteConnection | undefined;
   #level: 3 | 4 | 5 = 5;
   #framer: PacketFramer;
@@ -55,6 +57,7 @@ export class RawMqtt {
       onDrain: () => undefined,
       onClose: () => {
         client.isClosed = true;
+        client.onClosed();
       },
     }));
     return client;
@@ -116,6 +119,7 @@ export class RawMqtt {
   #take(packet: Packet): void {
     this.packets.push(packet);
     this.lines.push(lineOf(packet));
+    this.onPacket(packet);
     if (!this.autoAck) return;
     if (packet.type === "publish" && packet.qos > 0) {
       this.ack(packet.qos === 1 ? "puback" : "pubrec", packet.packetId);
