@@ -57,8 +57,8 @@ export async function openDataDir(path: string, components: DataDirComponents): 
     refuseNewer(path, await readStamps(path, disk));
     const lock = await takeLock(path, components);
     try {
-      await probeWrite(disk, path);
-      const { stamp, isNew } = await readOrWriteStamp(path, components);
+      const { stamp, isNew, written } = await readOrWriteStamp(path, components);
+      if (written === 0) await probeWrite(disk, path);
       return { path, ...stamp, isNew, space, close: () => lock.close() };
     } catch (error) {
       await closeAfterFailure(lock, logger);
@@ -140,23 +140,24 @@ function refuseNewer(path: string, files: StampFiles): void {
 async function readOrWriteStamp(
   path: string,
   { disk, random, logger }: DataDirComponents,
-): Promise<{ stamp: Stamp; isNew: boolean }> {
+): Promise<{ stamp: Stamp; isNew: boolean; written: number }> {
   const [main, copy] = await readStamps(path, disk);
   const intact = [main, copy].find((file): file is Stamp => typeof file === "object");
   if (intact === undefined && (main === "damaged" || copy === "damaged")) {
     throw nodeErrors.dataDirDamaged({ path });
   }
   const stamp = intact ?? { format: dataFormat, siteId: random.bytes(16).toString("hex") };
-  const wanted = [
+  const files = [
     [stampName, main],
     [copyName, copy],
   ] as const;
+  const wanted = files.filter(([, file]) => typeof file !== "object");
   for (const [name, file] of wanted) {
-    if (typeof file === "object") continue;
     if (file === "damaged") logger.warn("node.stamp_rebuilt", { path: joinPath(path, name) });
-    await replaceFile(disk, joinPath(path, name), Buffer.from(formatStamp(stamp)));
   }
-  return { stamp, isNew: intact === undefined };
+  const bytes = Buffer.from(formatStamp(stamp));
+  await Promise.all(wanted.map(([name]) => replaceFile(disk, joinPath(path, name), bytes)));
+  return { stamp, isNew: intact === undefined, written: wanted.length };
 }
 
 async function readStamp(disk: Disk, file: string): Promise<StampFile> {

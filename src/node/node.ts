@@ -25,7 +25,10 @@ export type RunningNode = {
    * Whoever started the node closes it then.
    */
   readonly failed: Promise<CodedError>;
-  /** Lets clients go, flushes and closes. Once; later calls get the same promise. */
+  /**
+   * Lets clients go, flushes and closes. Once; later calls get the same promise. Rejects, after all
+   * has been tried, with what did not close well: after a failure, with that.
+   */
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 };

@@ -30,7 +30,7 @@ export class Checkpointer {
   #dirty = new Set<Checkpointed>();
   #timer: Cancel | undefined;
   #timerDueMs = 0;
-  #urgentScheduled = false;
+  #urgent = new Set<Checkpointed>();
   #lastRoundKeys = 0;
   #failures = 0;
 
@@ -58,28 +58,38 @@ export class Checkpointer {
 
   /** The session has changes; `urgent` when it waits for them to be durable. */
   mark(session: Checkpointed, urgent: boolean): void {
-    this.#dirty.add(session);
+    // Somebody's write went through: there is no reason to be slow any more.
+    if (!this.#writer.failing) this.#failures = 0;
     if (!urgent || this.#failures > 0) {
+      this.#dirty.add(session);
       this.#arm(this.#delayMs());
       return;
     }
-    if (this.#urgentScheduled) return;
-    this.#urgentScheduled = true;
+    const isFirst = this.#urgent.size === 0;
+    this.#urgent.add(session);
+    if (!isFirst) return;
     this.#clock.soon(() => {
-      this.#urgentScheduled = false;
-      this.#round();
+      const sessions = this.#urgent;
+      this.#urgent = new Set();
+      // Sessions that can wait do wait: at full speed they have little to write in the end.
+      for (const each of sessions) {
+        this.#dirty.delete(each);
+        this.#submit(each);
+      }
     });
   }
 
   /** The session is gone or writes its own last state. */
   forget(session: Checkpointed): void {
     this.#dirty.delete(session);
+    this.#urgent.delete(session);
   }
 
   stop(): void {
     this.#timer?.();
     this.#timer = undefined;
     this.#dirty.clear();
+    this.#urgent.clear();
   }
 
   #delayMs(): number {
@@ -93,8 +103,10 @@ export class Checkpointer {
   }
 
   #arm(delayMs: number): void {
-    if (this.#timer !== undefined) return;
-    this.#timerDueMs = this.#clock.elapsedMs() + delayMs;
+    const dueMs = this.#clock.elapsedMs() + delayMs;
+    if (this.#timer !== undefined && this.#timerDueMs <= dueMs) return;
+    this.#timer?.();
+    this.#timerDueMs = dueMs;
     this.#timer = this.#clock.schedule(delayMs, () => {
       this.#timer = undefined;
       this.#round();
@@ -106,7 +118,8 @@ export class Checkpointer {
     const sessions = this.#dirty;
     this.#dirty = new Set();
     this.#lastRoundKeys = 0;
-    if (sessions.size > 0) this.#phase("session.checkpoint");
+    // What failed has gone with its session.
+    if (sessions.size === 0) this.#failures = 0;
     for (const session of sessions) this.#submit(session);
   }
 
@@ -118,18 +131,13 @@ export class Checkpointer {
         if (collected === undefined) return undefined;
         settle = (error) => collected.settle(error);
         this.#lastRoundKeys += collected.writes.length;
+        this.#phase("session.checkpoint");
         return collected;
       },
       done: (error) => {
         settle?.(error);
-        if (error === undefined) {
-          if (settle !== undefined) {
-            this.#failures = 0;
-            this.#phase("session.checkpointed");
-          }
-        } else {
-          this.#failed(session, error);
-        }
+        if (error !== undefined) this.#failed(session, error);
+        else if (settle !== undefined) this.#phase("session.checkpointed");
       },
     });
   }

@@ -42,6 +42,7 @@ import {
 } from "./core/records.ts";
 import type { Reservation } from "./core/reservation.ts";
 import { DurableSubscriptions } from "./durable-subscriptions.ts";
+import { sessionErrors } from "./errors.ts";
 import type { SessionKeys } from "./keys.ts";
 import { type CollectedJobs, RetainedJobs } from "./retained-jobs.ts";
 import type { BuiltWrites } from "./state-writer.ts";
@@ -144,10 +145,12 @@ export class DurableSession
   }
 
   subscribe(subscriptions: readonly Subscription[]): Promise<readonly SubscribeResult[]> {
+    if (this.#stopped) return Promise.reject(this.#stoppedError());
     return this.#subscriptions.subscribe(subscriptions);
   }
 
   unsubscribe(filters: readonly string[]): Promise<readonly boolean[]> {
+    if (this.#stopped) return Promise.reject(this.#stoppedError());
     return this.#subscriptions.unsubscribe(filters);
   }
 
@@ -184,6 +187,11 @@ export class DurableSession
     this.#jobs.stop();
     this.#checkpointer.forget(this);
     this.#context.live.removeAll(this);
+  }
+
+  /** A write behind the closing one would leave records that a removal does not know. */
+  #stoppedError(): CodedError {
+    return sessionErrors.stopped({ clientId: JSON.stringify(this.clientId) });
   }
 
   /** The store knows best how far this session has got past what does not match. */

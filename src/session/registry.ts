@@ -4,7 +4,7 @@
 // Takeover: the old session stops, its state is committed under its epoch, the claim is made (a new
 // epoch), and only then is the old connection ended. A connection that is refused changes nothing.
 
-import type { Clock, Logger } from "../base/index.ts";
+import { type Clock, isCodedError, type Logger } from "../base/index.ts";
 import type { MapShard, MapWrite, Store } from "../store/index.ts";
 import type {
   ConnectOutcome,
@@ -38,7 +38,12 @@ import { MemorySession } from "./memory.ts";
 import { RetainedStore } from "./retained.ts";
 import { createSessionCounters, type SessionCounters, type SessionSettings } from "./settings.ts";
 import { StateWriter } from "./state-writer.ts";
-import { deleteKey, readStoredSession, type StoredSession } from "./stored-session.ts";
+import {
+  deleteKey,
+  eraseStoredSession,
+  readStoredSession,
+  type StoredSession,
+} from "./stored-session.ts";
 import { Timeline } from "./timeline.ts";
 import { SessionTimers } from "./timers.ts";
 import { Turnstile } from "./turnstile.ts";
@@ -123,9 +128,15 @@ export class SessionRegistry implements Sessions {
 
   async #loadShard(shard: MapShard): Promise<void> {
     const { interest } = this.#context.store;
-    await eachEntry(shard, subscriptionPrefix, (value) => {
-      const { subscription, start } = decodeSubscription(value);
-      if (subscription.qos > 0) interest.add(subscription.filter, start);
+    await eachEntry(shard, subscriptionPrefix, (key, value) => {
+      try {
+        const { subscription, start } = decodeSubscription(value);
+        if (subscription.qos > 0) interest.add(subscription.filter, start);
+      } catch (error) {
+        // The broker starts all the same; the session tells its client when it connects.
+        this.counters.recordsCorrupt++;
+        this.#context.logger.error("session.record_corrupt", { key, error });
+      }
     });
     // Every durable session has exactly one key under one of the two.
     for (const prefix of [livePrefix, duePrefix]) {
@@ -171,7 +182,7 @@ export class SessionRegistry implements Sessions {
     if (active !== undefined) this.#checkUser(request, active.user);
     await this.#wills.finishPending(clientId);
     if (active === undefined) {
-      const stored = await this.#readCurrent(clientId);
+      const stored = await this.#readOrErase(request);
       if (stored !== undefined) this.#checkUser(request, stored.claim.user);
       return this.#attach(request, link, { active, stored });
     }
@@ -343,6 +354,21 @@ export class SessionRegistry implements Sessions {
     return new Reservation({ windowMax, sentAheadUs: sentAheadMs * 1000 }, stored?.ids);
   }
 
+  /** A clean start discards what cannot be read too. */
+  async #readOrErase(request: ConnectRequest): Promise<StoredSession | undefined> {
+    const { clientId } = request;
+    try {
+      return await this.#readCurrent(clientId);
+    } catch (error) {
+      if (!request.cleanStart || !isCodedError(error) || error.kind !== "corrupt") throw error;
+      this.counters.recordsCorrupt++;
+      this.#context.logger.error("session.discarded_corrupt", { clientId, error });
+      await eraseStoredSession(this.#context.store, this.#writer(clientId), clientId);
+      this.#durableCount--;
+      return undefined;
+    }
+  }
+
   /** The stored session, after what has fallen due for it. */
   async #readCurrent(clientId: string): Promise<StoredSession | undefined> {
     const shard = this.#context.store.state(clientId);
@@ -429,12 +455,12 @@ function unstoredWill(session: Attached | undefined): MarkedWill | undefined {
 async function eachEntry(
   shard: MapShard,
   prefix: string,
-  visit: (value: Buffer) => void,
+  visit: (key: string, value: Buffer) => void,
 ): Promise<void> {
   let from: { afterKey?: string } = {};
   for (;;) {
     const page = await shard.list(prefix, { ...from, countMax: loadPageMax });
-    for (const entry of page) visit(entry.value);
+    for (const entry of page) visit(entry.key, entry.value);
     const last = page[page.length - 1];
     if (page.length < loadPageMax || last === undefined) return;
     from = { afterKey: last.key };

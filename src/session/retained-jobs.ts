@@ -14,6 +14,11 @@ import { isExpired } from "./core/choose.ts";
 import { type JobRecord, neverUs } from "./core/records.ts";
 import type { RetainedEntry, RetainedStore } from "./retained.ts";
 
+/** Retained messages held in memory for one session, about; one is read whatever its size. */
+const pageBytesMax = 1024 * 1024;
+/** The first page is small: nothing is known of the sizes yet. */
+const firstPageCount = 10;
+
 /** The session, as its jobs see it. */
 export interface JobHost {
   subscription(filter: string): Subscription | undefined;
@@ -52,6 +57,8 @@ type Job = {
   pageBound: boolean;
   /** Position after the page; undefined = the end. */
   next: string | undefined;
+  /** Entries to read at a time, by the size of those read before. */
+  pageCount: number;
   state: "start" | "reading" | "sending" | "done";
 };
 
@@ -165,11 +172,12 @@ export class RetainedJobs {
     if (job.page.length > 0) return;
     job.state = "reading";
     const { retained, pageMax } = this.#options;
-    retained.readPage(job.filter, job.after, pageMax).then(
+    retained.readPage(job.filter, job.after, Math.min(pageMax, job.pageCount)).then(
       (page) => {
         if (this.#stopped || this.#jobs.get(job.filter) !== job) return;
         job.page = [...page.entries];
         job.next = page.next;
+        job.pageCount = pageCountAfter(job.page, job.pageCount);
         this.#pageRead(job);
       },
       (error: unknown) => {
@@ -279,6 +287,14 @@ export class RetainedJobs {
   }
 }
 
+/** How many entries of the size seen make a page. */
+function pageCountAfter(page: readonly RetainedEntry[], before: number): number {
+  if (page.length === 0) return before;
+  let bytes = 0;
+  for (const { message } of page) bytes += message.frame.length;
+  return Math.max(1, Math.floor((pageBytesMax * page.length) / Math.max(1, bytes)));
+}
+
 function newJob(filter: string, start: Positions): Job {
   return {
     filter,
@@ -290,6 +306,7 @@ function newJob(filter: string, start: Positions): Job {
     page: [],
     pageBound: false,
     next: undefined,
+    pageCount: firstPageCount,
     state: "start",
   };
 }

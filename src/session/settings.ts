@@ -72,6 +72,7 @@ export function createSessionCounters() {
     checkpointWrites: "writes made for session state",
     checkpointKeys: "keys written by checkpoints of sessions",
     writesFailed: "writes of session state that failed and are tried again",
+    recordsCorrupt: "stored records that could not be read and were passed over or discarded",
     sessionsFenced: "sessions ended because another owner had claimed them",
     willsPublished: "wills published",
     willsFailed: "wills that could not be published and are tried again",

@@ -36,6 +36,7 @@ export class StateWriter {
   #scheduled = false;
   #writing = false;
   #idleWaiters: Array<() => void> = [];
+  #failing = false;
 
   constructor(shard: MapShard, clock: Clock, counters: SessionCounters) {
     this.#shard = shard;
@@ -45,6 +46,11 @@ export class StateWriter {
 
   get shard(): MapShard {
     return this.#shard;
+  }
+
+  /** The last write failed, for another reason than a guard. */
+  get failing(): boolean {
+    return this.#failing;
   }
 
   submit(operation: StateOperation): void {
@@ -162,7 +168,10 @@ export class StateWriter {
   ): void {
     this.#counters.checkpointWrites++;
     this.#counters.checkpointKeys += writes.length;
-    this.#shard.write(writes, guards, done);
+    this.#shard.write(writes, guards, (error, timeUs) => {
+      this.#failing = error !== undefined && !isCodedError(error, "STORE_GUARD_FAILED");
+      done(error, timeUs);
+    });
   }
 }
 

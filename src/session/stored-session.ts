@@ -134,6 +134,46 @@ export async function removeStoredSession(removal: Removal): Promise<number> {
   return timeUs;
 }
 
+/**
+ * Removes a session whose records cannot be read, key by key; what its subscriptions say is taken as
+ * far as it can be read. QoS 2 evidence of the lost incarnation stays behind, unused.
+ */
+export async function eraseStoredSession(
+  store: Store,
+  writer: StateWriter,
+  clientId: string,
+): Promise<void> {
+  const { shard } = writer;
+  const keys = sessionKeys(clientId);
+  const subEntries = await listAll(shard, keys.subPrefix);
+  const entries = [...(await listAll(shard, keys.prefix)), ...subEntries];
+  // The claim goes last: until then the session is there, and whoever reads it sees the damage.
+  const order = [
+    ...entries.map((entry) => entry.key).filter((key) => key !== keys.claim),
+    keys.live,
+  ];
+  while (order.length > 0) {
+    const part = order.splice(0, deletesMax).map(deleteKey);
+    await writer.write(() => ({ writes: part, guards: [] }));
+  }
+  await writer.write(() => ({ writes: [deleteKey(keys.claim)], guards: [] }));
+  for (const entry of subEntries) {
+    const filter = readableFilter(entry.value);
+    if (filter !== undefined) store.interest.remove(filter);
+  }
+}
+
+/** The filter of a subscription that counts as interest; undefined where it cannot be read. */
+export function readableFilter(value: Uint8Array): string | undefined {
+  try {
+    const { subscription } = decodeSubscription(value);
+    return subscription.qos > 0 ? subscription.filter : undefined;
+  } catch {
+    // Counted where it was first met, at the start.
+    return undefined;
+  }
+}
+
 /** From here on the session only waits for its removal, also after a restart: it is due at 0. */
 async function markRemoving(writer: StateWriter, session: StoredSession): Promise<number> {
   const { keys, claim, closed, incarnation } = session;

@@ -5,11 +5,11 @@
 // process is a connection that ended without notice; when the grace after the start is over, its
 // client counts as absent since the start (or since the stop that was recorded).
 
-import type { Cancel } from "../base/index.ts";
+import { type Cancel, isCodedError } from "../base/index.ts";
 import type { MapShard } from "../store/index.ts";
 import type { Closing } from "./closing.ts";
 import type { SessionContext } from "./context.ts";
-import { decodeDue, decodeLive, neverUs } from "./core/records.ts";
+import { decodeDue, decodeLive, type LiveRecord, neverUs } from "./core/records.ts";
 import { dueOfKey, duePrefix, livePrefix, numberLevel } from "./keys.ts";
 import { deleteKey, listAll, readStoredSession } from "./stored-session.ts";
 import type { Timeline } from "./timeline.ts";
@@ -131,12 +131,27 @@ export class SessionTimers {
 
   async #settle(shard: MapShard, entry: { key: string; value: Buffer }): Promise<boolean> {
     const { turnstile, context } = this.#options;
-    const { clientId } = decodeDue(entry.value);
     try {
+      const { clientId } = decodeDue(entry.value);
       await turnstile.run(clientId, () => this.#settleClient(shard, clientId, entry.key));
       return true;
     } catch (error) {
-      context.logger.warn("session.timer_failed", { clientId, error });
+      context.logger.warn("session.timer_failed", { key: entry.key, error });
+      if (!isCodedError(error) || error.kind !== "corrupt") return false;
+      // What cannot be read would be met for ever: the deadline goes, the session waits for its
+      // client.
+      context.counters.recordsCorrupt++;
+      return this.#drop(shard, entry.key);
+    }
+  }
+
+  async #drop(shard: MapShard, key: string): Promise<boolean> {
+    try {
+      const { writer } = this.#options.context.checkpointer(shard);
+      await writer.write(() => ({ writes: [deleteKey(key)], guards: [] }));
+      return true;
+    } catch {
+      // Tried again with the next sweep, like the deadline itself.
       return false;
     }
   }
@@ -175,7 +190,7 @@ export class SessionTimers {
     const { context, timeline } = this.#options;
     for (const shard of context.store.stateShards) {
       const lost = (await listAll(shard, livePrefix))
-        .map((entry) => decodeLive(entry.value))
+        .flatMap((entry) => this.#readLive(entry))
         .filter((record) => record.bootUs !== timeline.startedUs);
       const { timerJobsMax } = context.settings;
       for (let from = 0; from < lost.length && !this.#stopped; from += timerJobsMax) {
@@ -185,7 +200,29 @@ export class SessionTimers {
     }
   }
 
-  #settleLive(shard: MapShard, clientId: string): Promise<void> {
+  #readLive(entry: { key: string; value: Buffer }): LiveRecord[] {
+    try {
+      return [decodeLive(entry.value)];
+    } catch (error) {
+      const { counters, logger } = this.#options.context;
+      counters.recordsCorrupt++;
+      logger.error("session.record_corrupt", { key: entry.key, error });
+      return [];
+    }
+  }
+
+  /** One session that cannot be settled holds up no other: its client may still come back. */
+  async #settleLive(shard: MapShard, clientId: string): Promise<void> {
+    try {
+      await this.#settleLiveNow(shard, clientId);
+    } catch (error) {
+      if (!isCodedError(error) || error.kind !== "corrupt") throw error;
+      this.#options.context.counters.recordsCorrupt++;
+      this.#options.context.logger.error("session.record_corrupt", { clientId, error });
+    }
+  }
+
+  #settleLiveNow(shard: MapShard, clientId: string): Promise<void> {
     const { turnstile, closing, isConnected } = this.#options;
     return turnstile.run(clientId, async () => {
       if (this.#stopped || isConnected(clientId)) return;

@@ -6,7 +6,7 @@
 // for good (rights) is dropped and counted.
 
 import { isCodedError } from "../base/index.ts";
-import type { MapWrite } from "../store/index.ts";
+import type { MapEntry, MapWrite } from "../store/index.ts";
 import type { Will } from "./api.ts";
 import type { SessionContext } from "./context.ts";
 import { decodeFire, encodeFire, type FireRecord } from "./core/records.ts";
@@ -47,12 +47,19 @@ export class WillFirer {
   /** Reads what a crash has left marked. */
   async load(): Promise<void> {
     for (const shard of this.#context.store.stateShards) {
-      for (const entry of await listAll(shard, firePrefix)) {
-        const record = decodeFire(entry.value);
-        const marked = this.#pending.get(record.clientId) ?? [];
-        marked.push({ key: entry.key, record });
-        this.#pending.set(record.clientId, marked);
-      }
+      for (const entry of await listAll(shard, firePrefix)) this.#keep(entry);
+    }
+  }
+
+  #keep(entry: MapEntry): void {
+    try {
+      const record = decodeFire(entry.value);
+      const marked = this.#pending.get(record.clientId) ?? [];
+      marked.push({ key: entry.key, record });
+      this.#pending.set(record.clientId, marked);
+    } catch (error) {
+      this.#context.counters.recordsCorrupt++;
+      this.#context.logger.error("session.record_corrupt", { key: entry.key, error });
     }
   }
 

@@ -1,11 +1,9 @@
-// Builds the preload shim and says how to start a process under it. The shim is compiled once for
-// each version of its source, into .cache/ of the project; gcc is the only thing it needs.
+// Builds the preload shim that records, and says how to start a process under it.
 
-import { execFileSync } from "node:child_process";
-import { createHash } from "node:crypto";
-import { existsSync, mkdirSync, readFileSync, realpathSync, renameSync } from "node:fs";
+import { realpathSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { compilePreload } from "../support/preload.ts";
 
 export type Recording = {
   /** The folder that is watched; absolute and without symbolic links. */
@@ -17,27 +15,8 @@ export type Recording = {
   readonly env: Readonly<Record<string, string>>;
 };
 
-const cacheFolder = fileURLToPath(new URL("../../.cache/", import.meta.url));
-
 export function compileShim(): string {
-  const source = fileURLToPath(new URL("shim/record.c", import.meta.url));
-  const version = createHash("sha256").update(readFileSync(source)).digest("hex").slice(0, 16);
-  const target = join(cacheFolder, `record-${version}.so`);
-  if (existsSync(target)) return target;
-  mkdirSync(cacheFolder, { recursive: true });
-  // Under a name of its own until it is whole: test files run side by side.
-  const unfinished = `${target}.${process.pid}`;
-  const options = ["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"];
-  try {
-    execFileSync("gcc", [...options, "-o", unfinished, source, "-ldl", "-lpthread"], {
-      stdio: ["ignore", "ignore", "pipe"],
-    });
-  } catch (error) {
-    const said = (error as { stderr?: Buffer }).stderr?.toString() ?? String(error);
-    throw new Error(`cannot build the recorder with gcc (Debian: apt-get install gcc): ${said}`);
-  }
-  renameSync(unfinished, target);
-  return target;
+  return compilePreload(fileURLToPath(new URL("shim/record.c", import.meta.url)));
 }
 
 /** `syncs: "ignored"` makes every sync below the folder do nothing: the program that forgot them. */

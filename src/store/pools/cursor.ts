@@ -44,11 +44,16 @@ export class ShardCursor {
   #item: CursorItem | undefined;
   #missed: MissedReport | undefined;
 
-  constructor(source: ShardSource, uses: readonly FilterUse[], positionUs: number) {
+  /** Reads times above `span.afterUs` up to `span.untilUs`, which is applied. */
+  constructor(
+    source: ShardSource,
+    uses: readonly FilterUse[],
+    span: { readonly afterUs: number; readonly untilUs: number },
+  ) {
     this.#source = source;
     this.#uses = uses;
-    this.#positionUs = positionUs;
-    this.untilUs = source.appliedUs;
+    this.#positionUs = span.afterUs;
+    this.untilUs = span.untilUs;
   }
 
   /** The next match; "end" when none is left; a promise when the disk has to be asked first. */
@@ -93,8 +98,7 @@ export class ShardCursor {
       this.#positionUs = this.untilUs;
       return "end";
     }
-    const waiting = this.#begin(slab);
-    return waiting;
+    return this.#begin(slab);
   }
 
   #begin(slab: SlabSource | undefined): Promise<void> | undefined {
@@ -227,8 +231,8 @@ export class ShardCursor {
     const { firstTimeUs, lastTimeUs, count } = batch.row;
     this.#missed = {
       shard: this.#source.number,
-      fromUs: firstTimeUs,
-      toUs: lastTimeUs,
+      fromUs: Math.min(firstTimeUs - 1, this.#missed?.fromUs ?? Number.POSITIVE_INFINITY),
+      toUs: Math.max(lastTimeUs, this.#missed?.toUs ?? 0),
       count: count + (this.#missed?.count ?? 0),
       estimated: true,
       reason: "damaged",

@@ -3,7 +3,6 @@
 // the order is always blocks first, so that an index row never points to nothing for long.
 
 import { joinPath } from "../../base/index.ts";
-import type { KvRange } from "../../kv/index.ts";
 import type { LtsRecord } from "../core/lts-trie.ts";
 import { DurableKv, type DurableKvParts } from "../durable-kv.ts";
 import {
@@ -24,7 +23,8 @@ import {
 
 export type TopicWrite = { readonly record: LtsRecord; readonly timeUs: number };
 
-const pageRows = 1_000;
+/** Folders of the two stores in a slab's folder. */
+export const storeNames = ["blocks", "index"] as const;
 const blocksWriteBufferBytes = 16 * 1024 * 1024;
 const indexWriteBufferBytes = 2 * 1024 * 1024;
 
@@ -40,16 +40,16 @@ export class SlabStores {
   }
 
   static async open(path: string, parts: DurableKvParts): Promise<SlabStores> {
-    const [blocks, index] = await Promise.all([
-      DurableKv.open(joinPath(path, "blocks"), { writeBufferBytes: blocksWriteBufferBytes }, parts),
-      DurableKv.open(joinPath(path, "index"), { writeBufferBytes: indexWriteBufferBytes }, parts),
+    const [blocks, index] = storeNames.map((name) => joinPath(path, name)) as [string, string];
+    const opened = await Promise.allSettled([
+      DurableKv.open(blocks, { writeBufferBytes: blocksWriteBufferBytes }, parts),
+      DurableKv.open(index, { writeBufferBytes: indexWriteBufferBytes }, parts),
     ]);
-    return new SlabStores(path, blocks, index);
-  }
-
-  static async destroy(path: string, parts: DurableKvParts): Promise<void> {
-    await parts.driver.destroy(joinPath(path, "blocks"));
-    await parts.driver.destroy(joinPath(path, "index"));
+    const stores = opened.map((each) => (each.status === "fulfilled" ? each.value : undefined));
+    const [first, second] = stores;
+    if (first !== undefined && second !== undefined) return new SlabStores(path, first, second);
+    for (const store of stores) await store?.close();
+    throw opened.find((each) => each.status === "rejected")?.reason;
   }
 
   async write(blocks: readonly BlockWrite[], topics: readonly TopicWrite[]): Promise<void> {
@@ -78,7 +78,7 @@ export class SlabStores {
 
   /** The first rows of a stream whose last time is above `afterUs`. */
   async rowsAfter(stream: number, afterUs: number, countMax: number): Promise<BlockRow[]> {
-    const cursor = this.#index.cursor(blockRowRange(stream, afterUs));
+    const cursor = await this.#index.cursor(blockRowRange(stream, afterUs));
     try {
       const entries = await cursor.next(countMax);
       return entries.map(([key, value]) => parseBlockRow(key, value));
@@ -95,7 +95,7 @@ export class SlabStores {
   async topics(): Promise<TopicWrite[]> {
     const found: TopicWrite[] = [];
     const prefix = Buffer.from([slabPrefix.topic]);
-    await scan(this.#index, { gte: prefix, lt: prefixEnd(prefix) }, (key, value) => {
+    await this.#index.scan({ gte: prefix, lt: prefixEnd(prefix) }, (key, value) => {
       found.push(parseTopicRow(key, value));
     });
     return found;
@@ -116,17 +116,17 @@ export class SlabStores {
     // Every number, known or not: after a power cut a block's row may be there without its
     // stream's. A seek each, whatever the slab holds.
     for (let stream = 1; stream <= streamMax; stream++) {
-      await scan(this.#index, blockRowRange(stream, checkpointUs), collect);
+      await this.#index.scan(blockRowRange(stream, checkpointUs), collect);
     }
     const beyond = { gte: blockRowKey(streamMax + 1, 0), lt: Buffer.from([slabPrefix.block + 1]) };
-    await scan(this.#index, beyond, collect);
+    await this.#index.scan(beyond, collect);
     if (rows.length > 0) {
       await this.#index.write((batch) => {
         for (const key of rows) batch.delete(key);
       });
     }
     const blocks: Buffer[] = [];
-    await scan(this.#blocks, { gt: encodeBlockKey(checkpointUs, 0xffff_ffff) }, (key) => {
+    await this.#blocks.scan({ gt: encodeBlockKey(checkpointUs, 0xffff_ffff) }, (key) => {
       blocks.push(key);
     });
     if (blocks.length === 0) return;
@@ -137,22 +137,5 @@ export class SlabStores {
 
   async close(): Promise<void> {
     await Promise.all([this.#blocks.close(), this.#index.close()]);
-  }
-}
-
-async function scan(
-  kv: DurableKv,
-  range: KvRange,
-  visit: (key: Buffer, value: Buffer) => void,
-): Promise<void> {
-  const cursor = kv.cursor(range);
-  try {
-    for (;;) {
-      const entries = await cursor.next(pageRows);
-      if (entries.length === 0) return;
-      for (const [key, value] of entries) visit(key, value);
-    }
-  } finally {
-    await cursor.close();
   }
 }

@@ -119,6 +119,22 @@ describe("how a connection ends decides about its will", () => {
     expect(world.broker.counters.willsDenied).toBe(1);
   });
 
+  test("a will that is stored reaches a durable session once, whatever its filters", async () => {
+    const { world } = await withWatcher();
+    const zero = await world.connect("zero", durable);
+    zero.subscribe("will", { qos: 0 });
+    const both = await world.connect("both", durable);
+    both.subscribe("will", { qos: 0 }, 1).subscribe("+", { qos: 2 }, 2);
+    await world.advance(100);
+    zero.take();
+    both.take();
+    const c = await world.connect("c", withWill());
+    c.drop();
+    await world.advance(300);
+    expect(zero.take()).toEqual(["publish will gone q0"]);
+    expect(both.take()).toEqual(["publish will gone q1 #1"]);
+  });
+
   test("a retained will is kept, its expiry counted from its publication", async () => {
     const { world, watcher } = await withWatcher();
     const retained = { ...will, qos: 1 as const, retain: true, properties: { messageExpiryS: 50 } };
@@ -177,6 +193,22 @@ describe("stopping", () => {
     expect([four.take(), four.isClosed]).toEqual([[], true]);
     expect(world.broker.counts().connections).toBe(0);
     await expect(world.dial()).rejects.toThrow();
+  });
+
+  test("a client that comes back within the grace after a stop has no will published", async () => {
+    const { world } = await withWatcher();
+    const watcher = await world.connect("watcher2", durable);
+    watcher.subscribe("will");
+    await world.connect("back", withWill(durable));
+    await world.connect("gone", withWill(durable));
+    await world.advance(100);
+    await world.restart();
+    const again = await world.connect("watcher2", durable);
+    await world.connect("back", withWill(durable));
+    await world.advance(25_000);
+    expect(again.take()).toEqual(["connack 0x00 present"]);
+    await world.advance(10_000);
+    expect(again.take()).toEqual(["publish will gone q1 #1"]);
   });
 
   test("clients are let go in paced batches", async () => {

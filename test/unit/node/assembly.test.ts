@@ -37,7 +37,12 @@ test("nothing listens before the log is replayed", async () => {
   await machine.complete(subscriber.subscribe(["a"], 1));
   await machine.complete(publisher.publish(message("a", "1")));
   machine.crash();
-  machine.disk.inject({ on: "read", path: ".wal", hangs: true, times: Number.POSITIVE_INFINITY });
+  machine.disk.inject({
+    on: "read",
+    path: "data/log/",
+    hangs: true,
+    times: Number.POSITIVE_INFINITY,
+  });
   const starting = machine.start();
   await machine.clock.advance(5000);
   await expect(machine.connect()).rejects.toMatchObject({ code: "CLI_CONNECT_FAILED" });
@@ -66,7 +71,7 @@ test("a failed sync of the log fails the node and acknowledges nothing more", as
   const subscriber = await machine.connect(durable);
   await machine.complete(subscriber.subscribe(["a"], 1));
   const publisher = await machine.connect({ clientId: "p" });
-  machine.disk.inject({ on: "fdatasync", path: ".wal", fails: "EIO" });
+  machine.disk.inject({ on: "fdatasync", path: "data/log/", fails: "EIO" });
   let isAcked = false;
   const publishing = publisher.publish(message("a", "1")).then(
     () => {
@@ -76,7 +81,7 @@ test("a failed sync of the log fails the node and acknowledges nothing more", as
   );
   const failure = await machine.complete(node.failed);
   expect(failure).toMatchObject({ code: "NODE_FAILED" });
-  await machine.complete(node.close());
+  await expect(machine.complete(node.close())).rejects.toMatchObject({ code: "LOG_IO_FAILED" });
   await machine.complete(publishing);
   expect(isAcked).toBe(false);
 });

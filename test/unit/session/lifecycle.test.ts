@@ -347,6 +347,38 @@ describe("loading", () => {
   });
 });
 
+describe("damaged records", () => {
+  for (const damaged of ["session/s/claim", "session/s/ids", "sub/s/t", "live/s"]) {
+    test(`${damaged}: the broker starts, others are served, a clean start discards it`, async () => {
+      const world = await World.start();
+      const other = await world.client("other").connect();
+      await other.subscribe("t");
+      const s = await world.client("s").connect();
+      await s.subscribe("t");
+      const shard = world.store.state("s");
+      shard.write([{ key: damaged, value: Buffer.from([1, 255, 255]) }], [], () => undefined);
+      await world.advance(100);
+      await world.crash();
+      await other.connect();
+      await world.publish("p", "t", "m");
+      expect(other.take().at(-1)).toMatch(/m$/);
+      await world.advance(40_000);
+      if (damaged !== "live/s") {
+        await expect(world.client("s").connect()).rejects.toMatchObject({
+          code: "SESSION_RECORD_CORRUPT",
+        });
+      }
+      await s.connect({ clean: true });
+      expect(s.sessionPresent).toBe(false);
+      await s.subscribe("u");
+      await world.publish("p", "u", "fresh");
+      expect(s.take().at(-1)).toBe("publish 1 q1 u fresh");
+      expect(world.sessions.counts()).toEqual({ durable: 2, connected: 2 });
+      expect([...world.store.interest.counts.keys()].sort()).toEqual(["t", "u"]);
+    });
+  }
+});
+
 function allKeys(world: World): string[] {
   return world.store.stateShards.flatMap((shard) => shard.keys());
 }
