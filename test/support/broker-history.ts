@@ -55,6 +55,7 @@ export class BrokerHistory {
   #faultLines: readonly string[] | undefined;
   #hash = 0;
   #shortUntilMs = -1;
+  #isStopping = false;
   #healings: Array<() => void> = [];
   #aim: Aim | undefined;
   #noted = 0;
@@ -132,7 +133,7 @@ export class BrokerHistory {
     if (this.#random.chance(0.15)) {
       this.#heal();
       this.#note("-- SIGTERM");
-      if (await this.machine.stop()) this.counts.stops++;
+      if (await this.#stop()) this.counts.stops++;
       else this.#countDeath(this.#aim);
     } else {
       await clock.advance(this.#random.below(30) / 10);
@@ -140,6 +141,13 @@ export class BrokerHistory {
       else this.#countDeath(this.#aim);
     }
     await this.#restart();
+  }
+
+  async #stop(): Promise<boolean> {
+    this.#isStopping = true;
+    const isDone = await this.machine.stop();
+    this.#isStopping = false;
+    return isDone;
   }
 
   async #restart(): Promise<void> {
@@ -332,7 +340,7 @@ export class BrokerHistory {
     await this.#checkRecords();
     this.#sumCounters();
     this.#sumClients();
-    if (!(await this.machine.stop())) this.#fault("the node died while it stopped");
+    if (!(await this.#stop())) this.#fault("the node died while it stopped");
   }
 
   async #rest(): Promise<void> {
@@ -493,8 +501,8 @@ export class BrokerHistory {
       random: this.#random,
       note: (text) => this.#note(text),
       fault: (text) => this.#fault(text),
-      get isShort() {
-        return history.#isShort;
+      get mayRefuse() {
+        return history.#isStopping || history.#isShort;
       },
     };
   }

@@ -197,5 +197,6 @@ function kvOf(kv: MemoryDriver, isAlive: () => boolean): KvDriver {
   return {
     open: (path, options) => (isAlive() ? kv.open(path, options) : never()),
     destroy: (path) => (isAlive() ? kv.destroy(path) : never()),
+    setAside: (from, to) => (isAlive() ? kv.setAside(from, to) : never()),
   };
 }

@@ -25,8 +25,8 @@ export type Crowd = {
   /** Writes an event down: for the hash of the run and for who reads a failure. */
   note(text: string): void;
   fault(text: string): void;
-  /** The disk was full a short while ago: refusals are right. */
-  readonly isShort: boolean;
+  /** The disk was full a short while ago, or the node is stopping: refusals are right. */
+  readonly mayRefuse: boolean;
 };
 
 export type ClientOptions = {
@@ -140,10 +140,10 @@ export abstract class CrowdClient {
     this.crowd.fault(`${this.name}: ${text}`);
   }
 
-  /** A reason code of at least 0x80: right only when there was no room. */
+  /** A reason code of at least 0x80: right only when there is no room or no time. */
   protected refused(what: string, reasonCode: number): void {
     this.note(`is refused: ${what} 0x${reasonCode.toString(16)}`);
-    if (!this.crowd.isShort) this.fault(`${what} refused with 0x${reasonCode.toString(16)}`);
+    if (!this.crowd.mayRefuse) this.fault(`${what} refused with 0x${reasonCode.toString(16)}`);
   }
 
   #opened(transport: ByteConnection): void {

@@ -170,16 +170,19 @@ export class SubscriptionOracle {
       return undefined;
     }
     if (!retain) {
-      this.#checkRight(book, receipt, message);
+      const isOwed = this.#checkRight(book, receipt, message);
       this.#checkRepeat(book, receipt);
-      if (receipt.isNew) this.#checkNew(book, receipt, message);
+      // An earlier attempt may have passed before there was a subscription: then this one is late.
+      const isInOrder = isOwed || Number(attempt) === 0;
+      if (receipt.isNew) this.#checkNew(book, receipt, message, isInOrder);
     } else if (qos > message.qos) {
       this.#wrong(book, receipt, "retained at a lower QoS");
     }
     return message;
   }
 
-  #checkRight(book: SessionBook, receipt: Receipt, message: Message): void {
+  /** True when a filter above QoS 0 asked for it before it was first sent. */
+  #checkRight(book: SessionBook, receipt: Receipt, message: Message): boolean {
     const now = this.now();
     let most = -1;
     let least = -1;
@@ -199,6 +202,7 @@ export class SubscriptionOracle {
     } else if (receipt.qos < Math.min(message.qos, least)) {
       this.#wrong(book, receipt, "below the granted QoS");
     }
+    return least > 0;
   }
 
   #checkRepeat(book: SessionBook, receipt: Receipt): void {
@@ -211,14 +215,14 @@ export class SubscriptionOracle {
     else if (before === connection) this.#wrong(book, receipt, "twice on one connection");
   }
 
-  #checkNew(book: SessionBook, receipt: Receipt, message: Message): void {
+  #checkNew(book: SessionBook, receipt: Receipt, message: Message, isInOrder: boolean): void {
     const news = book.news.get(message) ?? [];
     if (receipt.qos === 2 && news.includes(2)) {
       this.#wrong(book, receipt, "a second time at QoS 2");
     }
     const isFirst = news.length === 0;
     book.news.set(message, [...news, receipt.qos]);
-    if (!isFirst) return;
+    if (!isFirst || !isInOrder) return;
     const isStored = book.kind === "durable" && message.qos > 0 && receipt.qos > 0;
     const lane = isStored
       ? `${message.publisher} stored`
