@@ -124,6 +124,9 @@ export class MemoryKv implements Kv {
 
   async #write(batch: LevelBatch, sync: boolean): Promise<void> {
     if (batch.operations.length === 0) return;
+    const { calls, generation } = this.#host;
+    // What a dead process still runs must not touch the store of the next one.
+    if (generation !== calls.generation) await new Promise(() => undefined);
     const store = this.#store;
     const { model } = store;
     if (model !== undefined && model.currentLogBytes >= store.logBytesMax) {
@@ -135,7 +138,6 @@ export class MemoryKv implements Kv {
       applyAll(store.visible, [batch]);
     };
     const inDoubt = (): void => model?.doubt(batch);
-    const { calls, generation } = this.#host;
     await calls.promise<void>(generation, {
       operation: sync ? "sync" : "write",
       path: this.path,
