@@ -10,7 +10,7 @@ import {
   type NodeLogger,
   type RunningNode,
   type Settings,
-  startLocalNode,
+  startNode,
   version,
   watchSignals,
 } from "../../node/index.ts";
@@ -47,7 +47,7 @@ async function runNode(
 ): Promise<number> {
   const { logger } = options;
   const stopAsked = stopRequested(io, logger);
-  const node = await startLocalNode(settings, options);
+  const node = await startNode(settings, options);
   watchTestSignals(io, node.store, logger);
   io.out(`${bannerLines(factsOf(node, io)).join("\n")}\n`);
   const ended = await Promise.race([stopAsked, node.failed]);
