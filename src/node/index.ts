@@ -1,6 +1,7 @@
 // The face of the composition root: what the launcher and embedding programs use.
 export type { BoundListener, Components } from "./assemble.ts";
 export { address, type BannerFacts, bannerLines, isLoopback } from "./banner.ts";
+export { type ConfigChange, changesBetween, describeChange } from "./config/changes.ts";
 export { type Config, type ConfigSources, createSettings, readConfig } from "./config/config.ts";
 export type { Environment } from "./config/environment.ts";
 export { openConfigFile, readSecretFile } from "./config/files.ts";
