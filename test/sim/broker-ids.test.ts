@@ -1,4 +1,4 @@
-// The whole range of packet ids, twice round, through broker, session and store.
+// More messages than there are packet ids, through broker, session and store.
 
 import { expect, test } from "vitest";
 import { BrokerWorld } from "../support/broker-world.ts";
