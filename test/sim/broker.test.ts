@@ -6,13 +6,16 @@ import { BrokerRun, type RunCounts, runCountsZero } from "../support/broker-run.
 
 const fixedSeed = process.env.FLAGSTONE_SEED;
 const seedCount = Number(process.env.FLAGSTONE_SEEDS ?? 20);
+const firstSeed = Number(process.env.FLAGSTONE_FIRST_SEED ?? 1);
 const operations = 500;
 const deaths = 4;
 
 test("acked messages survive any death of the broker, and QoS 2 comes once", async () => {
   const totals: RunCounts = { ...runCountsZero };
   const seeds =
-    fixedSeed === undefined ? Array.from({ length: seedCount }, (_, n) => n + 1) : [fixedSeed];
+    fixedSeed === undefined
+      ? Array.from({ length: seedCount }, (_, n) => firstSeed + n)
+      : [fixedSeed];
   for (const seed of seeds) {
     const run = new BrokerRun(seed);
     await run.run(operations, deaths);
