@@ -152,8 +152,9 @@ export class ReaderModel {
       if (had.join() === wanted.join()) continue;
       const report = this.#reportFor(model, shard, timeUs);
       if (each !== undefined || report === undefined) {
+        const story = `wanted by [${wanted}], got by [${had}]; position ${positionUs}`;
         throw new Error(
-          `reader: ${truth.name} at ${timeUs}: wanted by [${wanted}], got by [${had}]`,
+          `reader: ${truth.name} at ${timeUs} of shard ${shard}: ${story}; ${this.#describe(shard)}`,
         );
       }
       missing.set(report, (missing.get(report) ?? 0) + 1);
@@ -162,6 +163,20 @@ export class ReaderModel {
       if (count > report.count)
         throw new Error(`reader: ${count} missing, told of ${report.count}`);
     }
+  }
+
+  /** What is known of a reader that got something wrong. */
+  #describe(shard: number): string {
+    const uses = this.#uses.map(({ context, start, from, until }) => {
+      const [startUs, fromUs, untilUs] = [start, from, until].map((each) => each?.get(shard));
+      return `${context}: start ${startUs}, from ${fromUs}, until ${untilUs}`;
+    });
+    const reports = this.reader.missedReports.map(({ fromUs, toUs, count }) => [
+      fromUs,
+      toUs,
+      count,
+    ]);
+    return `began at ${this.#begin.get(shard)}; ${uses.join("; ")}; ${JSON.stringify(reports)}`;
   }
 
   #reportFor(model: TtvModel, shard: number, timeUs: number): MissedReport | undefined {

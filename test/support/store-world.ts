@@ -123,9 +123,9 @@ export class StoreWorld {
       if (life < endings) await this.#end();
     }
     this.#heal();
-    if (this.#hasFailed()) await this.#end();
-    await this.machine.clock.advance(8_000);
+    if (!this.#isDead) await this.machine.clock.advance(8_000);
     if (this.#isDead || this.#hasFailed()) await this.#end();
+    this.#aim = undefined;
     await this.#check();
     this.#sumCounters();
     await this.machine.stop(this.#process!);
