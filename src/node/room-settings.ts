@@ -48,6 +48,7 @@ export function storeSettings(settings: Settings, paths: DataPaths): StoreSettin
   const { layoutOptions } = databases.messages;
   const { lts } = storeSettingsDefault;
   return {
+    ...storeSettingsDefault,
     dir: paths.db,
     quarantineDir: paths.quarantine,
     shards: databases.messages.shards,
