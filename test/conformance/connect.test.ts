@@ -12,7 +12,6 @@ import {
   publish5,
   subscribe4,
   subscribe5,
-  u16,
 } from "../support/mqtt-bytes.ts";
 import type { ProtocolLevel, RawClient } from "../support/raw-client.ts";
 
