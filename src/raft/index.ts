@@ -1,0 +1,6 @@
+// The face of the Raft room, published as flagstone/raft.
+export * from "./core/membership.ts";
+export * from "./core/quorum.ts";
+export { Raft } from "./core/raft.ts";
+export * from "./core/types.ts";
+export * from "./script/conversation.ts";
