@@ -25,6 +25,7 @@ import { createState, isPeer, mayCampaign, type RaftState, refused } from "./sta
 import {
   type Accepted,
   type Command,
+  type Configuration,
   type Entry,
   type MembershipChange,
   type Message,
@@ -38,6 +39,7 @@ import {
   type RaftStatus,
   type Ready,
   type Refused,
+  type Role,
   type SnapshotMeta,
 } from "./types.ts";
 
@@ -155,6 +157,42 @@ export class Raft {
     if (peer) becomeProbe(peer, peer.match + 1);
   }
 
+  get role(): Role {
+    return this.#state.role;
+  }
+
+  get term(): number {
+    return this.#state.term;
+  }
+
+  /** `noNode` if unknown. */
+  get leader(): NodeId {
+    return this.#state.leader;
+  }
+
+  get commit(): number {
+    return this.#state.log.commit;
+  }
+
+  get lastIndex(): number {
+    return this.#state.log.lastIndex;
+  }
+
+  /** Highest index durable here. */
+  get persisted(): number {
+    return this.#state.log.persisted;
+  }
+
+  /** Whom leadership is being handed to; `noNode` if nobody. */
+  get transferTo(): NodeId {
+    return this.#state.transfer?.to ?? noNode;
+  }
+
+  /** The newest in the log: in force whether committed or not. */
+  get configuration(): Configuration {
+    return this.#state.configurations.newest;
+  }
+
   /** The log above the last cut, for tools and tests. */
   entries(): readonly Entry[] {
     return this.#state.log.tail(this.#state.log.startIndex + 1);
@@ -177,7 +215,7 @@ export class Raft {
       startIndex: log.startIndex,
       configuration: configurations.newest,
       configurationIndex: configurations.newestIndex,
-      transferTo: state.transfer?.to ?? noNode,
+      transferTo: this.transferTo,
       uncommittedBytes: state.uncommittedBytes,
       readsWaiting: state.reads.length,
       peers: [...state.peers.values()].map(peerStatus),

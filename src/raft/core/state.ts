@@ -100,15 +100,17 @@ export function createState(
   for (const entry of boot.entries) {
     if (entry.kind === "membership") configurations.add(entry.index, entry.configuration);
   }
-  assert(boot.hardState.term >= log.lastTerm, "hard state is older than the log");
+  // The hard state has a file of its own: entries of a later term may have survived a crash that it
+  // did not. No vote of that term was answered then.
+  const behind = boot.hardState.term < log.lastTerm;
   return {
     id,
     settings,
     random,
     log,
     configurations,
-    term: boot.hardState.term,
-    vote: boot.hardState.vote,
+    term: behind ? log.lastTerm : boot.hardState.term,
+    vote: behind ? noNode : boot.hardState.vote,
     role: "follower",
     leader: noNode,
     electionElapsed: 0,

@@ -1,0 +1,223 @@
+// Tells the checker what one host does, and watches what only the host can see: terms and indexes
+// that must not fall, promises of availability, and which states were reached.
+
+import type { Raft } from "../core/raft.ts";
+import type { Entry, NodeId, Ready, Role } from "../core/types.ts";
+import type { SimContext } from "./context.ts";
+import type { DiskWrite } from "./disk.ts";
+import { entryHash, mix } from "./machine.ts";
+
+export class HostObserver {
+  readonly #id: NodeId;
+  readonly #context: SimContext;
+  /** Chain hash and term of each entry of the log, from `#base` on; the first is the base's. */
+  #base = 0;
+  #chains: number[] = [0];
+  #terms: number[] = [0];
+  /** Survives crashes: a node never goes back to an earlier term than it has shown. */
+  #term = 0;
+  #commit = 0;
+  #applied = 0;
+  #role: Role = "follower";
+  #leaderTerm = 0;
+  #isolatedTicks = 0;
+  #isolatedTerm = 0;
+  #transferTicks = 0;
+  #transferTerm = 0;
+  #transferTo = 0;
+  #lastMember = 0;
+
+  constructor(id: NodeId, context: SimContext) {
+    this.#id = id;
+    this.#context = context;
+  }
+
+  started(raft: Raft, base: number, entries: readonly Entry[]): void {
+    this.#rebase(base);
+    for (const entry of entries) this.#append(entry);
+    this.#commit = raft.commit;
+    this.#applied = base;
+    this.#role = "follower";
+    this.#leaderTerm = 0;
+    this.#isolatedTicks = 0;
+    this.#transferTicks = 0;
+    this.#term = raft.term;
+  }
+
+  woke(): void {
+    this.#isolatedTicks = 0;
+  }
+
+  took(ready: Ready, pending: readonly DiskWrite[]): void {
+    const { coverage } = this.#context;
+    if (ready.snapshot) this.#rebase(ready.snapshot.index);
+    const first = ready.entries[0];
+    if (first === undefined) return;
+    const replaced = this.#base + this.#chains.length - first.index;
+    if (replaced > 0) {
+      coverage.suffixReplaced++;
+      if (replaced >= 4) coverage.suffixReplacedLong++;
+      const flying = pending.some((write) =>
+        write.ready.entries.some((entry) => entry.index >= first.index),
+      );
+      if (flying) coverage.suffixReplacedInFlight++;
+      if (this.#lastMember >= first.index) coverage.membersRolledBack++;
+      this.#chains.length = first.index - this.#base;
+      this.#terms.length = this.#chains.length;
+    }
+    for (const entry of ready.entries) this.#append(entry);
+  }
+
+  applied(entry: Entry, stateHash: number): void {
+    const { checker, coverage } = this.#context;
+    checker.notBelow(this.#id, "applied index", entry.index, this.#applied);
+    this.#applied = entry.index;
+    checker.entryApplied(this.#id, { index: entry.index, term: entry.term, stateHash });
+    if (entry.kind === "membership") coverage.membersChanged++;
+  }
+
+  observe(raft: Raft): void {
+    const { checker, coverage } = this.#context;
+    const { term, commit, role } = raft;
+    checker.notBelow(this.#id, "term", term, this.#term);
+    checker.notBelow(this.#id, "commit index", commit, this.#commit);
+    checker.notBelow(this.#id, "last index", raft.lastIndex, commit);
+    if (term >= this.#term + 3) coverage.termGapWide++;
+    if (role !== this.#role) this.#roleChanged(raft);
+    if (role === "leader" && this.#leaderTerm !== term) this.#elected(raft);
+    this.#term = term;
+    if (commit > this.#commit) this.#committed(raft);
+  }
+
+  ticked(raft: Raft): void {
+    this.#watchIsolation(raft);
+    this.#watchTransfer(raft);
+    for (const { inflightMessages } of raft.role === "leader" ? raft.status().peers : []) {
+      if (inflightMessages >= this.#context.swarm.settings.inflightMessagesMax) {
+        this.#context.coverage.windowsFull++;
+      }
+    }
+  }
+
+  /** At most one change that nobody knows to be committed. */
+  membershipProposed(raft: Raft): void {
+    const { checker } = this.#context;
+    const open = raft
+      .entries()
+      .filter((entry) => entry.kind === "membership" && entry.index > checker.committedIndex);
+    checker.demand(
+      open.length <= 1,
+      "one membership change at a time",
+      () => `node ${this.#id} holds ${open.length} that are not committed`,
+    );
+  }
+
+  #rebase(index: number): void {
+    const { checker } = this.#context;
+    checker.demand(
+      index <= checker.committedIndex,
+      "a snapshot holds what is committed",
+      () => `node ${this.#id} has one at ${index}`,
+    );
+    this.#base = index;
+    this.#chains = [checker.chainAt(index)];
+    this.#terms = [checker.termAt(index)];
+    this.#lastMember = 0;
+  }
+
+  #append(entry: Entry): void {
+    const chain = mix(this.#chains.at(-1) ?? 0, entryHash(entry));
+    this.#chains.push(chain);
+    this.#terms.push(entry.term);
+    if (entry.kind === "membership") this.#lastMember = entry.index;
+    this.#context.checker.entryWritten(this.#id, entry.index, entry.term, chain);
+  }
+
+  #roleChanged(raft: Raft): void {
+    const { coverage } = this.#context;
+    const { role, term } = raft;
+    if (this.#role === "candidate" && role === "follower" && term === this.#term) {
+      coverage.electionsLost++;
+    }
+    if (this.#role === "candidate" && term > this.#term && role !== "follower") {
+      coverage.votesSplit++;
+    }
+    if (this.#role === "leader" && role === "follower" && term === this.#term) {
+      if (raft.configuration.voters.includes(this.#id)) coverage.quorumLost++;
+      else coverage.leaderRemoved++;
+    }
+    this.#role = role;
+  }
+
+  #elected(raft: Raft): void {
+    const { checker, coverage } = this.#context;
+    this.#leaderTerm = raft.term;
+    coverage.leadersElected++;
+    checker.voteGranted(this.#id, raft.term, this.#id);
+    checker.leaderElected(this.#id, raft.term, raft.configuration.voters, (index) =>
+      index < this.#base ? undefined : (this.#chains[index - this.#base] ?? -1),
+    );
+  }
+
+  #committed(raft: Raft): void {
+    const { checker, coverage } = this.#context;
+    const { voters } = raft.configuration;
+    for (let index = this.#commit + 1; index <= raft.commit; index++) {
+      // Below a snapshot the checker has seen it all.
+      if (index <= this.#base) continue;
+      const term = this.#terms[index - this.#base] ?? 0;
+      const chain = this.#chains[index - this.#base] ?? 0;
+      if (index > checker.committedIndex && term < raft.term) coverage.oldTermCommitted++;
+      checker.entryCommitted(this.#id, raft.term, { index, term, chain }, () => {
+        const copies = voters.filter((voter) => this.#context.holds(voter, index, term));
+        return copies.length * 2 > voters.length;
+      });
+    }
+    this.#commit = raft.commit;
+  }
+
+  #watchIsolation(raft: Raft): void {
+    const { network, checker, swarm } = this.#context;
+    const { voters } = raft.configuration;
+    const alone = voters.length === 1 && voters[0] === this.#id;
+    if (alone || !network.isIsolated(this.#id, this.#context.ids)) {
+      this.#isolatedTicks = 0;
+      return;
+    }
+    if (this.#isolatedTicks === 0) this.#isolatedTerm = raft.term;
+    this.#isolatedTicks++;
+    checker.demand(
+      !swarm.settings.preVote || raft.term === this.#isolatedTerm,
+      "an isolated node keeps its term",
+      () => `node ${this.#id} went from ${this.#isolatedTerm} to ${raft.term}`,
+    );
+    checker.demand(
+      !swarm.settings.checkQuorum ||
+        raft.role !== "leader" ||
+        this.#isolatedTicks <= 2 * swarm.settings.electionTicks,
+      "a leader that hears nobody steps down",
+      () => `node ${this.#id} leads after ${this.#isolatedTicks} ticks alone`,
+    );
+  }
+
+  #watchTransfer(raft: Raft): void {
+    const { checker, swarm, coverage } = this.#context;
+    if (raft.transferTo !== this.#transferTo || raft.term !== this.#transferTerm) {
+      if (this.#transferTicks > 0) {
+        if (raft.role === "leader" && raft.term === this.#transferTerm) {
+          coverage.transfersAbandoned++;
+        } else coverage.transfersDone++;
+      }
+      this.#transferTicks = 0;
+      this.#transferTerm = raft.term;
+      this.#transferTo = raft.transferTo;
+    }
+    if (raft.transferTo === 0) return;
+    this.#transferTicks++;
+    checker.demand(
+      this.#transferTicks <= swarm.settings.electionTicks,
+      "a transfer ends within an election time-out",
+      () => `node ${this.#id} still hands over to ${raft.transferTo}`,
+    );
+  }
+}
