@@ -30,8 +30,11 @@ export class Faults {
     const delay = swarm.faultMs * (0.5 + this.#random.below(1000) / 1000);
     queue.after(Math.floor(delay), () => {
       if (this.#stopped) return;
-      const name = this.#random.pick(actionNames);
-      if (swarm.faults.has(name)) actions.get(name)?.(this);
+      // The next one that the seed has, so that leaving one out moves nothing else.
+      const first = this.#random.below(actionNames.length);
+      const order = [...actionNames.slice(first), ...actionNames.slice(0, first)];
+      const name = order.find((each) => swarm.faults.has(each));
+      if (name !== undefined) actions.get(name)?.(this);
       this.start();
     });
   }
@@ -50,7 +53,7 @@ export class Faults {
 
   cut(): void {
     const { network, coverage, ids, queue } = this.#context;
-    const [left, right] = [this.#random.pick(ids), this.#random.pick(ids)];
+    const [left, right] = [this.#pickHost().id, this.#random.pick(ids)];
     const form = this.#random.below(4);
     if (form === 0) {
       coverage.cutsSymmetric++;
@@ -134,11 +137,13 @@ export class Faults {
   transfer(): void {
     const leader = this.#pickLeader();
     const to = this.#random.pick(this.#context.ids);
-    leader?.request((raft) => raft.transfer(to));
+    leader?.transfer(to);
   }
 
   campaign(): void {
-    this.#pickHost().request((raft) => raft.campaign());
+    this.#pickHost().request((raft) => {
+      raft.campaign();
+    });
   }
 
   #separate(left: NodeId, right: NodeId): void {
@@ -152,8 +157,10 @@ export class Faults {
     return 20 + this.#random.below(this.#electionMs * this.#random.pick([1, 3, 6]));
   }
 
+  // Half of the time whoever leads: that is where a fault hurts.
   #pickHost(): SimHost {
-    return this.#hosts.get(this.#random.pick(this.#context.ids)) as SimHost;
+    const any = this.#hosts.get(this.#random.pick(this.#context.ids)) as SimHost;
+    return this.#random.chance(0.5) ? (this.#pickLeader() ?? any) : any;
   }
 
   #pickLeader(): SimHost | undefined {

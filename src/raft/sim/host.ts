@@ -198,6 +198,13 @@ export class SimHost {
     });
   }
 
+  transfer(to: NodeId): void {
+    this.request((raft) => {
+      const before = raft.transferTo;
+      if (raft.transfer(to).accepted && before !== to) this.#observer.transferRequested();
+    });
+  }
+
   /** Any other request to the core, if the node can take one. */
   request(ask: (raft: Raft) => void): void {
     if (this.raft === undefined || this.#paused) return;

@@ -27,6 +27,7 @@ export class SimNetwork {
   readonly #cuts = new Set<number>();
   readonly #archive: Parcel[] = [];
   #healed = false;
+  #era = 0;
 
   constructor(
     queue: EventQueue,
@@ -63,7 +64,13 @@ export class SimNetwork {
     this.#cuts.add(linkKey(from, to));
   }
 
+  /** Counts the mends: a node that is isolated in two of them was not in between. */
+  get era(): number {
+    return this.#era;
+  }
+
   mend(): void {
+    this.#era++;
     this.#cuts.clear();
   }
 

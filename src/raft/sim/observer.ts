@@ -22,6 +22,7 @@ export class HostObserver {
   #leaderTerm = 0;
   #isolatedTicks = 0;
   #isolatedTerm = 0;
+  #era = 0;
   #transferTicks = 0;
   #transferTerm = 0;
   #transferTo = 0;
@@ -83,6 +84,7 @@ export class HostObserver {
     checker.notBelow(this.#id, "commit index", commit, this.#commit);
     checker.notBelow(this.#id, "last index", raft.lastIndex, commit);
     if (term >= this.#term + 3) coverage.termGapWide++;
+    if (role === "candidate" && this.#role === role && term > this.#term) coverage.votesSplit++;
     if (role !== this.#role) this.#roleChanged(raft);
     if (role === "leader" && this.#leaderTerm !== term) this.#elected(raft);
     this.#term = term;
@@ -97,6 +99,11 @@ export class HostObserver {
         this.#context.coverage.windowsFull++;
       }
     }
+  }
+
+  /** Its time begins anew, even if it goes to the same node. */
+  transferRequested(): void {
+    this.#transferTicks = 0;
   }
 
   /** At most one change that nobody knows to be committed. */
@@ -139,9 +146,7 @@ export class HostObserver {
     if (this.#role === "candidate" && role === "follower" && term === this.#term) {
       coverage.electionsLost++;
     }
-    if (this.#role === "candidate" && term > this.#term && role !== "follower") {
-      coverage.votesSplit++;
-    }
+    if (this.#role === "candidate" && role === "precandidate") coverage.votesSplit++;
     if (this.#role === "leader" && role === "follower" && term === this.#term) {
       if (raft.configuration.voters.includes(this.#id)) coverage.quorumLost++;
       else coverage.leaderRemoved++;
@@ -180,6 +185,8 @@ export class HostObserver {
     const { network, checker, swarm } = this.#context;
     const { voters } = raft.configuration;
     const alone = voters.length === 1 && voters[0] === this.#id;
+    if (this.#era !== network.era) this.#isolatedTicks = 0;
+    this.#era = network.era;
     if (alone || !network.isIsolated(this.#id, this.#context.ids)) {
       this.#isolatedTicks = 0;
       return;

@@ -5,7 +5,7 @@
 
 import { SeededRandom } from "../../base/index.ts";
 import { createConfiguration, membersOf } from "../core/membership.ts";
-import type { Entry, NodeId } from "../core/types.ts";
+import { type Entry, type NodeId, noNode } from "../core/types.ts";
 import { Checker, Violation } from "./checker.ts";
 import type { SimContext } from "./context.ts";
 import { type Coverage, createCoverage } from "./coverage.ts";
@@ -238,7 +238,7 @@ class Simulation {
       host.crash();
       host.gone = true;
     }
-    if (!members.includes(leader.id)) return undefined;
+    if (!members.includes(leader.id) || raft.transferTo !== noNode) return undefined;
     for (const member of members) {
       const host = this.#hosts.get(member);
       if (host === undefined || host.gone) continue;
