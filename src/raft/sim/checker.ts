@@ -28,6 +28,7 @@ export class Checker {
   readonly #leaders = new Map<number, NodeId>();
   readonly #votes = new Map<string, NodeId>();
   readonly #chains = new Map<number, number>();
+  readonly #configurations: Array<{ readonly index: number; readonly configuration: string }> = [];
   readonly #states = new Map<number, number>();
   /** By index; the first place stands for the empty log. */
   readonly #committed: Committed[] = [{ term: 0, chain: 0, commitTerm: 0 }];
@@ -118,6 +119,25 @@ export class Checker {
     }
     const { term, chain } = entry;
     this.#committed.push({ term, chain, commitTerm: leaderTerm });
+  }
+
+  /** `configuration` as text; in force from `index` on. */
+  configurationCommitted(index: number, configuration: string): void {
+    const last = this.#configurations.at(-1);
+    if (last === undefined || index > last.index) {
+      this.#configurations.push({ index, configuration });
+    }
+  }
+
+  /** A node builds on a snapshot: it must name the configuration that was in force there. */
+  snapshotUsed(node: NodeId, index: number, configuration: string): void {
+    if (index > this.committedIndex) {
+      throw new Violation("a snapshot holds what is committed", `node ${node} has one at ${index}`);
+    }
+    const known = this.#configurations.findLast((each) => each.index <= index);
+    if (known === undefined || known.configuration === configuration) return;
+    const facts = `node ${node} at ${index} has [${configuration}], not [${known.configuration}]`;
+    throw new Violation("a snapshot holds its configuration", facts);
   }
 
   /** `stateHash` is of the state machine after the entry. */

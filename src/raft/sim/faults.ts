@@ -111,7 +111,7 @@ export class Faults {
     const { swarm, coverage, flaw } = this.#context;
     const host = this.#pickHost();
     if (swarm.faults.has("member") || swarm.voters.length < 3) return;
-    if (!swarm.voters.includes(host.id) || (this.#wiped && flaw === undefined)) return;
+    if (!swarm.voters.includes(host.id) || (this.#wiped && flaw !== "wiped_disk_returns")) return;
     this.#wiped = true;
     coverage.disksWiped++;
     host.wipe();

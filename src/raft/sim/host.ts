@@ -86,7 +86,7 @@ export class SimHost {
       entries,
       applied: Math.max(applied, disk.snapshot.index),
     });
-    this.#observer.started(this.raft, disk.snapshot.index, entries);
+    this.#observer.started(this.raft, disk.snapshot, entries);
     this.turn();
   }
 

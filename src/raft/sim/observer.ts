@@ -2,7 +2,7 @@
 // that must not fall, promises of availability, and which states were reached.
 
 import type { Raft } from "../core/raft.ts";
-import type { Entry, NodeId, Ready, Role } from "../core/types.ts";
+import type { Configuration, Entry, NodeId, Ready, Role, SnapshotMeta } from "../core/types.ts";
 import type { SimContext } from "./context.ts";
 import type { DiskWrite } from "./disk.ts";
 import { entryHash, mix } from "./machine.ts";
@@ -26,18 +26,19 @@ export class HostObserver {
   #transferTicks = 0;
   #transferTerm = 0;
   #transferTo = 0;
-  #lastMember = 0;
+  /** Membership entries of the log, by index. */
+  readonly #changes = new Map<number, string>();
 
   constructor(id: NodeId, context: SimContext) {
     this.#id = id;
     this.#context = context;
   }
 
-  started(raft: Raft, base: number, entries: readonly Entry[]): void {
-    this.#rebase(base);
+  started(raft: Raft, snapshot: SnapshotMeta, entries: readonly Entry[]): void {
+    this.#rebase(snapshot);
     for (const entry of entries) this.#append(entry);
     this.#commit = raft.commit;
-    this.#applied = base;
+    this.#applied = snapshot.index;
     this.#role = "follower";
     this.#leaderTerm = 0;
     this.#isolatedTicks = 0;
@@ -51,7 +52,7 @@ export class HostObserver {
 
   took(ready: Ready, pending: readonly DiskWrite[]): void {
     const { coverage } = this.#context;
-    if (ready.snapshot) this.#rebase(ready.snapshot.index);
+    if (ready.snapshot) this.#rebase(ready.snapshot);
     const first = ready.entries[0];
     if (first === undefined) return;
     const replaced = this.#base + this.#chains.length - first.index;
@@ -62,7 +63,10 @@ export class HostObserver {
         write.ready.entries.some((entry) => entry.index >= first.index),
       );
       if (flying) coverage.suffixReplacedInFlight++;
-      if (this.#lastMember >= first.index) coverage.membersRolledBack++;
+      for (const index of [...this.#changes.keys()].filter((at) => at >= first.index)) {
+        coverage.membersRolledBack++;
+        this.#changes.delete(index);
+      }
       this.#chains.length = first.index - this.#base;
       this.#terms.length = this.#chains.length;
     }
@@ -119,24 +123,23 @@ export class HostObserver {
     );
   }
 
-  #rebase(index: number): void {
+  #rebase(snapshot: SnapshotMeta): void {
     const { checker } = this.#context;
-    checker.demand(
-      index <= checker.committedIndex,
-      "a snapshot holds what is committed",
-      () => `node ${this.#id} has one at ${index}`,
-    );
+    const { index } = snapshot;
+    checker.snapshotUsed(this.#id, index, formatConfiguration(snapshot.configuration));
     this.#base = index;
     this.#chains = [checker.chainAt(index)];
     this.#terms = [checker.termAt(index)];
-    this.#lastMember = 0;
+    this.#changes.clear();
   }
 
   #append(entry: Entry): void {
     const chain = mix(this.#chains.at(-1) ?? 0, entryHash(entry));
     this.#chains.push(chain);
     this.#terms.push(entry.term);
-    if (entry.kind === "membership") this.#lastMember = entry.index;
+    if (entry.kind === "membership") {
+      this.#changes.set(entry.index, formatConfiguration(entry.configuration));
+    }
     this.#context.checker.entryWritten(this.#id, entry.index, entry.term, chain);
   }
 
@@ -177,6 +180,8 @@ export class HostObserver {
         const copies = voters.filter((voter) => this.#context.holds(voter, index, term));
         return copies.length * 2 > voters.length;
       });
+      const change = this.#changes.get(index);
+      if (change !== undefined) checker.configurationCommitted(index, change);
     }
     this.#commit = raft.commit;
   }
@@ -227,4 +232,8 @@ export class HostObserver {
       () => `node ${this.#id} still hands over to ${raft.transferTo}`,
     );
   }
+}
+
+function formatConfiguration(configuration: Configuration): string {
+  return `${configuration.voters.join(",")}/${configuration.learners.join(",")}`;
 }
