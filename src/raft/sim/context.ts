@@ -25,6 +25,8 @@ export type SimContext = {
   /** Draws of election time-outs. */
   readonly timeouts: SeededRandom;
   readonly random: { readonly disk: SeededRandom; readonly schedule: SeededRandom };
+  /** Adds a line to the trace, if one is kept. */
+  readonly note: (text: () => string) => void;
   /** Whether an entry is durable on a node, up or down. */
   readonly holds: (node: NodeId, index: number, term: number) => boolean;
 };

@@ -55,6 +55,7 @@ export class Faults {
     const { network, coverage, ids, queue } = this.#context;
     const [left, right] = [this.#pickHost().id, this.#random.pick(ids)];
     const form = this.#random.below(4);
+    this.#context.note(() => `cut ${form} at ${left} and ${right}`);
     if (form === 0) {
       coverage.cutsSymmetric++;
       network.cut(left, right);
@@ -71,7 +72,10 @@ export class Faults {
         for (const other of ids) if (side.has(one) && !side.has(other)) this.#separate(one, other);
       }
     }
-    queue.after(this.#duration(), () => network.mend());
+    queue.after(this.#duration(), () => {
+      this.#context.note(() => "links mend");
+      network.mend();
+    });
   }
 
   crash(): void {

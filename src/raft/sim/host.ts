@@ -86,6 +86,7 @@ export class SimHost {
       entries,
       applied: Math.max(applied, disk.snapshot.index),
     });
+    context.note(() => `node ${this.id} starts`);
     this.#observer.started(this.raft, disk.snapshot, entries);
     this.turn();
   }
@@ -95,6 +96,7 @@ export class SimHost {
     if (this.raft === undefined) return;
     if (this.raft.status().configurationIndex > this.raft.commit) coverage.memberCrash++;
     const fate = this.disk.crash(random.disk, flaw);
+    this.#context.note(() => `node ${this.id} crashes, its writes are ${fate}`);
     if (fate === "clean") coverage.crashesClean++;
     else if (fate === "kept") coverage.crashesKept++;
     else if (fate === "torn") coverage.crashesTorn++;
@@ -119,11 +121,14 @@ export class SimHost {
   }
 
   pause(): void {
-    if (this.isUp) this.#paused = true;
+    if (!this.isUp) return;
+    this.#paused = true;
+    this.#context.note(() => `node ${this.id} stands still`);
   }
 
   resume(): void {
     this.#paused = false;
+    this.#context.note(() => `node ${this.id} goes on`);
     this.#observer.woke();
     for (const run of this.#backlog.splice(0)) run();
   }

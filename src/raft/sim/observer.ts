@@ -146,6 +146,7 @@ export class HostObserver {
   #roleChanged(raft: Raft): void {
     const { coverage } = this.#context;
     const { role, term } = raft;
+    this.#context.note(() => `node ${this.#id} is ${role} in term ${term}`);
     if (this.#role === "candidate" && role === "follower" && term === this.#term) {
       coverage.electionsLost++;
     }

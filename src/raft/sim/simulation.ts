@@ -100,6 +100,7 @@ class Simulation {
       flaw: options.flaw,
       timeouts: root.split("timeouts"),
       random: { disk: root.split("disk"), schedule: root.split("schedule") },
+      note: (text) => this.#note(text),
       holds: (node, index, term) => this.#hosts.get(node)?.disk.holds(index, term) ?? false,
     };
     this.#random = { work: root.split("work"), clock: root.split("clock") };
@@ -130,7 +131,7 @@ class Simulation {
     return {
       seed: this.#options.seed,
       events: this.#events,
-      hash: this.#hash,
+      hash: mix(this.#hash, this.#checker.chainAt(this.#checker.committedIndex)),
       coverage: this.#coverage,
       swarm: this.#swarm,
       trace: this.#trace,
@@ -158,7 +159,6 @@ class Simulation {
     const period = this.#drifting ? Math.floor((tickMs * drawn) / 100) : tickMs;
     this.#queue.after(period, () => {
       this.#hash = mix(this.#hash, host.id);
-      this.#note(() => `tick ${host.id}`);
       host.tick();
       if (!host.gone) this.#beat(host);
     });
