@@ -178,8 +178,9 @@ function guarded<T>(what: What, read: () => T): T {
   try {
     return read();
   } catch (error) {
-    if (isCodedError(error) && error.code.startsWith("RAFT_")) throw error;
-    throw corrupt(what, "ends early", error);
+    if (isCodedError(error, "RAFT_VERSION_UNKNOWN")) throw error;
+    const known = isCodedError(error) && error.code.startsWith("RAFT_");
+    throw corrupt(what, known ? String(error.details.reason) : "ends early", error);
   }
 }
 

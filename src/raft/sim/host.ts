@@ -377,6 +377,11 @@ export class SimHost {
 
   #emit(message: Message): void {
     const { network, coverage, checker } = this.#context;
+    checker.demand(
+      message.from === this.id && message.to !== this.id,
+      "messages go to others",
+      () => `node ${this.id} sends ${message.from}->${message.to}`,
+    );
     if (message.type === "vote-resp" && message.granted) {
       checker.voteGranted(this.id, message.term, message.to);
       const { raft } = this;
