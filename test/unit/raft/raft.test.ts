@@ -1,0 +1,348 @@
+// What conversations cannot say: several readies under way, limits, refusals with their reasons.
+
+import { describe, expect, test } from "vitest";
+import { Raft } from "../../../src/raft/core/raft.ts";
+import {
+  defaultRaftSettings,
+  type Entry,
+  type Message,
+  type RaftBoot,
+  type RaftSettings,
+  type Ready,
+} from "../../../src/raft/core/types.ts";
+
+const settings: RaftSettings = {
+  ...defaultRaftSettings,
+  electionTicks: 3,
+  heartbeatTicks: 1,
+  preVote: false,
+  checkQuorum: false,
+};
+
+const longest = { below: (limit: number): number => limit - 1 };
+
+function boot(voters: number[], changes: Partial<RaftBoot> = {}): RaftBoot {
+  return {
+    hardState: { term: 0, vote: 0, commit: 0 },
+    snapshot: {
+      index: 0,
+      term: 0,
+      configuration: { voters, learners: [] },
+      configurationIndex: 0,
+    },
+    entries: [],
+    applied: 0,
+    ...changes,
+  };
+}
+
+/** Persists and applies at once. */
+function finish(raft: Raft): Ready[] {
+  const readies: Ready[] = [];
+  for (let ready = raft.ready(); ready !== undefined; ready = raft.ready()) {
+    readies.push(ready);
+    raft.advance({ persisted: ready.number });
+    const last = ready.committed.at(-1);
+    if (last) raft.advance({ applied: last.index });
+  }
+  return readies;
+}
+
+function leaderOf(voters: number[], changes: Partial<RaftSettings> = {}): Raft {
+  const raft = new Raft(1, { ...settings, ...changes }, longest, boot(voters));
+  raft.campaign();
+  finish(raft);
+  for (const from of voters.slice(1)) {
+    raft.step({ type: "vote-resp", from, to: 1, term: 1, granted: true });
+  }
+  finish(raft);
+  return raft;
+}
+
+function accept(raft: Raft, from: number, index: number, commit = 0): void {
+  const { term } = raft;
+  raft.step({
+    type: "append-resp",
+    from,
+    to: 1,
+    term,
+    rejected: false,
+    index,
+    hintIndex: 0,
+    hintTerm: 0,
+    commit,
+  });
+}
+
+const command = (size: number): { version: number; data: Uint8Array } => ({
+  version: 1,
+  data: new Uint8Array(size),
+});
+
+const empty = (index: number, term: number): Entry => ({ kind: "empty", index, term });
+
+function append(term: number, prevIndex: number, prevTerm: number, entries: Entry[]): Message {
+  return { type: "append", from: 2, to: 1, term, prevIndex, prevTerm, entries, commit: 0 };
+}
+
+describe("several readies under way", () => {
+  test("each entry is handed out once, and persisting may be reported late and together", () => {
+    const raft = leaderOf([1]);
+    raft.propose([command(1)]);
+    const first = raft.ready() as Ready;
+    raft.propose([command(1), command(1)]);
+    const second = raft.ready() as Ready;
+    expect(first.entries.map((entry) => entry.index)).toEqual([2]);
+    expect(second.entries.map((entry) => entry.index)).toEqual([3, 4]);
+    expect(raft.ready()).toBeUndefined();
+    expect(raft.commit).toBe(1);
+    raft.advance({ persisted: second.number });
+    expect(raft.commit).toBe(4);
+  });
+
+  test("an ack for entries that were replaced on their way does not count", () => {
+    const raft = new Raft(1, settings, longest, boot([1, 2, 3]));
+    raft.step(append(1, 0, 0, [empty(1, 1), empty(2, 1)]));
+    const first = raft.ready() as Ready;
+    raft.step(append(2, 1, 1, [empty(2, 2)]));
+    const second = raft.ready() as Ready;
+    expect(second.entries).toEqual([empty(2, 2)]);
+    raft.advance({ persisted: first.number });
+    expect(raft.persisted).toBe(1);
+    raft.advance({ persisted: second.number });
+    expect(raft.persisted).toBe(2);
+  });
+
+  test("an ack for a log that a snapshot replaced does not count", () => {
+    const raft = new Raft(1, settings, longest, boot([1, 2, 3]));
+    raft.step(append(1, 0, 0, [empty(1, 1), empty(2, 1), empty(3, 1)]));
+    const first = raft.ready() as Ready;
+    const snapshot = {
+      index: 2,
+      term: 2,
+      configuration: { voters: [1, 2], learners: [] },
+      configurationIndex: 2,
+    };
+    raft.step({ type: "snapshot", from: 2, to: 1, term: 2, snapshot });
+    const second = raft.ready() as Ready;
+    expect(second.snapshot).toEqual(snapshot);
+    raft.advance({ persisted: first.number });
+    expect(raft.persisted).toBe(0);
+    raft.advance({ persisted: second.number });
+    expect(raft.persisted).toBe(2);
+  });
+
+  test("entries above a snapshot are handed out for applying only after its installation", () => {
+    const raft = new Raft(1, settings, longest, boot([1, 2, 3]));
+    const { snapshot } = boot([1, 2, 3]);
+    const received = { ...snapshot, index: 5, term: 1 };
+    raft.step({ type: "snapshot", from: 2, to: 1, term: 1, snapshot: received });
+    raft.step({ ...append(1, 5, 1, [empty(6, 1)]), commit: 6 } as Message);
+    const ready = raft.ready() as Ready;
+    expect(ready.committed).toEqual([]);
+    raft.advance({ persisted: ready.number, applied: 5 });
+    expect(raft.ready()?.committed).toEqual([empty(6, 1)]);
+  });
+
+  test("a candidate counts its own vote only once that is durable", () => {
+    const raft = new Raft(1, settings, longest, boot([1]));
+    raft.campaign();
+    const ready = raft.ready() as Ready;
+    expect(raft.role).toBe("candidate");
+    raft.advance({ persisted: ready.number });
+    expect(raft.role).toBe("leader");
+  });
+
+  test("a vote of an earlier candidacy that becomes durable late does not count", () => {
+    const raft = new Raft(1, settings, longest, boot([1, 2]));
+    raft.campaign();
+    const first = raft.ready() as Ready;
+    raft.campaign();
+    raft.step({ type: "vote-resp", from: 2, to: 1, term: 2, granted: true });
+    raft.advance({ persisted: first.number });
+    expect(raft.role).toBe("candidate");
+    finish(raft);
+    expect(raft.role).toBe("leader");
+  });
+
+  test("what was never handed out cannot be reported", () => {
+    const raft = leaderOf([1]);
+    expect(() => raft.advance({ persisted: 99 })).toThrow(/never handed out/);
+    expect(() => raft.advance({ applied: 99 })).toThrow(/never handed out/);
+  });
+});
+
+describe("limits", () => {
+  test("uncommitted bytes are capped, one proposal is always admitted, commits make room", () => {
+    const raft = leaderOf([1, 2], { uncommittedBytesMax: 200 });
+    accept(raft, 2, 1);
+    expect(raft.propose([command(5000)]).accepted).toBe(true);
+    expect(raft.propose([command(1)])).toEqual({ accepted: false, reason: "limit", leader: 1 });
+    finish(raft);
+    accept(raft, 2, 2);
+    expect(raft.status().uncommittedBytes).toBe(0);
+    expect(raft.propose([command(1)]).accepted).toBe(true);
+    expect(raft.propose([command(100)]).accepted).toBe(true);
+    expect(raft.propose([command(100)]).accepted).toBe(false);
+  });
+
+  test("a batch is taken whole or not at all, and named by its last position", () => {
+    const raft = leaderOf([1, 2], { uncommittedBytesMax: 100 });
+    accept(raft, 2, 1);
+    expect(raft.propose([command(1), command(2)])).toEqual({ accepted: true, index: 3, term: 1 });
+    expect(raft.propose([command(1), command(1)]).accepted).toBe(false);
+    expect(raft.lastIndex).toBe(3);
+  });
+
+  test("a new leader counts what earlier leaders left uncommitted", () => {
+    const left: Entry[] = [
+      { ...empty(1, 1), kind: "command", version: 1, data: new Uint8Array(50) },
+    ];
+    const state = boot([1, 2], { entries: left, hardState: { term: 1, vote: 2, commit: 0 } });
+    const raft = new Raft(1, settings, longest, state);
+    raft.campaign();
+    finish(raft);
+    raft.step({ type: "vote-resp", from: 2, to: 1, term: 2, granted: true });
+    expect(raft.status().uncommittedBytes).toBe(32 + 50 + 32);
+  });
+
+  test("committed entries are handed out within the cap, one at least", () => {
+    const raft = leaderOf([1], { applyBytesMax: 100 });
+    raft.propose([command(10), command(40), command(500), command(1)]);
+    const sizes = finish(raft).map((ready) => ready.committed.length);
+    expect(sizes.filter((size) => size > 0)).toEqual([1, 1, 1, 1]);
+  });
+
+  test("reads and members beyond the limit are refused", () => {
+    const raft = leaderOf([1, 2], { readsMax: 1, membersMax: 2 });
+    finish(raft);
+    accept(raft, 2, 1);
+    finish(raft);
+    expect(raft.readIndex("a").accepted).toBe(true);
+    expect(raft.readIndex("b")).toMatchObject({ reason: "limit" });
+    expect(raft.proposeMembership({ op: "add", node: 3 })).toMatchObject({ reason: "limit" });
+    expect(raft.status().readsWaiting).toBe(1);
+  });
+
+  test("an append keeps within its byte cap", () => {
+    const raft = leaderOf([1, 2], { appendBytesMax: 150 });
+    accept(raft, 2, 1);
+    finish(raft);
+    raft.propose([command(40), command(40), command(400), command(1)]);
+    const sent = finish(raft).flatMap((ready) => ready.messages);
+    const counts = sent.map((message) => (message.type === "append" ? message.entries.length : 0));
+    expect(counts).toEqual([2, 1, 1]);
+  });
+});
+
+describe("refusals say why", () => {
+  test("by reason, with the leader where one is known", () => {
+    const follower = new Raft(1, settings, longest, boot([1, 2, 3]));
+    expect(follower.propose([command(1)])).toMatchObject({ reason: "not_leader", leader: 0 });
+    follower.step(append(1, 0, 0, []));
+    expect(follower.propose([command(1)])).toMatchObject({ reason: "not_leader", leader: 2 });
+    const leader = leaderOf([1, 2, 3]);
+    expect(leader.proposeMembership({ op: "add", node: 4 })).toMatchObject({
+      reason: "no_own_commit",
+    });
+    accept(leader, 2, 1);
+    finish(leader);
+    expect(leader.proposeMembership({ op: "add", node: 3 })).toMatchObject({
+      reason: "bad_change",
+    });
+    expect(leader.proposeMembership({ op: "add", node: 4 }).accepted).toBe(true);
+    expect(leader.proposeMembership({ op: "add", node: 5 })).toMatchObject({
+      reason: "change_pending",
+    });
+    expect(leader.transfer(9)).toMatchObject({ reason: "bad_target" });
+    expect(leader.transfer(2).accepted).toBe(true);
+    expect(leader.propose([command(1)])).toMatchObject({ reason: "transferring" });
+    expect(leader.takeSnapshot(9)).toMatchObject({ reason: "bad_index" });
+    expect(leader.compact(1)).toMatchObject({ reason: "bad_index" });
+    const stranger = new Raft(9, settings, longest, boot([1, 2, 3]));
+    expect(stranger.campaign()).toMatchObject({ reason: "not_voter" });
+  });
+});
+
+describe("waking up", () => {
+  test("the commit index is at least what was applied and at most what the log holds", () => {
+    const entries = [empty(1, 1), empty(2, 1), empty(3, 1)];
+    const hardState = (commit: number) => ({ hardState: { term: 1, vote: 0, commit }, entries });
+    const commit = (changes: Partial<RaftBoot>): number =>
+      new Raft(1, settings, longest, boot([1], changes)).commit;
+    expect(commit(hardState(9))).toBe(3);
+    expect(commit({ ...hardState(1), applied: 2 })).toBe(2);
+    expect(commit(hardState(2))).toBe(2);
+  });
+
+  test("entries of a later term than the hard state raise the term and free the vote", () => {
+    const changes = { entries: [empty(1, 4)], hardState: { term: 2, vote: 3, commit: 0 } };
+    const { term, vote } = new Raft(1, settings, longest, boot([1, 2], changes)).status();
+    expect([term, vote]).toEqual([4, 0]);
+  });
+
+  test("changes in the log are in force at once", () => {
+    const change: Entry = {
+      ...empty(1, 1),
+      kind: "membership",
+      change: { op: "add", node: 3 },
+      configuration: { voters: [1, 2, 3], learners: [] },
+    };
+    const state = boot([1, 2], { entries: [change], hardState: { term: 1, vote: 0, commit: 0 } });
+    expect(new Raft(1, settings, longest, state).configuration.voters).toEqual([1, 2, 3]);
+  });
+
+  test("a state machine ahead of the log is not taken for granted", () => {
+    expect(() => new Raft(1, settings, longest, boot([1], { applied: 4 }))).toThrow(/ahead/);
+  });
+});
+
+describe("messages that should not be", () => {
+  test("those for others, from itself, or of strangers with a later term change nothing", () => {
+    const raft = leaderOf([1, 2, 3]);
+    const before = raft.status();
+    raft.step({ ...append(9, 0, 0, []), to: 3 } as Message);
+    raft.step({ type: "append-resp", from: 1, to: 1, term: 9 } as Message);
+    raft.step({ type: "heartbeat-resp", from: 8, to: 1, term: 9, round: 0 });
+    expect(raft.status()).toEqual(before);
+  });
+
+  test("a second leader in the same term does not unseat the first", () => {
+    const raft = leaderOf([1, 2, 3]);
+    raft.step(append(1, 0, 0, []));
+    expect(raft.role).toBe("leader");
+  });
+
+  test("an acceptance beyond the end of the log is not believed", () => {
+    const raft = leaderOf([1, 2]);
+    accept(raft, 2, 50);
+    expect(raft.commit).toBe(0);
+  });
+
+  test("a heartbeat that commits more than the log holds commits nothing", () => {
+    const raft = new Raft(1, settings, longest, boot([1, 2]));
+    raft.step({ type: "heartbeat", from: 2, to: 1, term: 1, commit: 7, round: 0 });
+    expect(raft.commit).toBe(0);
+  });
+});
+
+describe("a host that cannot serve", () => {
+  test("steps down without a new term, and its readers are told", () => {
+    const raft = leaderOf([1, 2]);
+    raft.readIndex("a");
+    raft.stepDown();
+    expect([raft.role, raft.term]).toEqual(["follower", 1]);
+    expect(finish(raft).flatMap((ready) => ready.readsLost)).toEqual(["a"]);
+  });
+
+  test("a peer that is unreachable is probed anew, a snapshot that moves is waited for", () => {
+    const raft = leaderOf([1, 2]);
+    accept(raft, 2, 1);
+    finish(raft);
+    expect(raft.status().peers[0]?.state).toBe("replicate");
+    raft.noteUnreachable(2);
+    expect(raft.status().peers[0]).toMatchObject({ state: "probe", next: 2 });
+    raft.noteSnapshotProgress(2);
+    raft.noteUnreachable(99);
+  });
+});
