@@ -1,13 +1,21 @@
 // npm run raft:mutants -- [--only TEXT] [--seeds K] [--jobs J] [--list]
-// Breaks the Raft core in every small way, one at a time, and sees whether conversations and
-// simulator notice (docs/raft-testing.md). Works on the built JavaScript in a folder of its own.
+// Breaks the Raft core in every small way, one at a time, and sees whether conversations,
+// simulator and unit tests notice (docs/raft-testing.md). Works on the built JavaScript in a folder of its own.
 //
 // Mutants: each comparison (bound moved, equality turned), each guard (never taken), each assignment
 // and each call whose result is unused (left out); and the faults of the field, by hand.
 // Exit codes: 0 at least 95 % killed, not counting those argued to be equivalent; 1 fewer; 2 usage.
 
 import { spawn } from "node:child_process";
-import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -18,6 +26,8 @@ const killedShareMin = 0.95;
 /** A mutant that loops for ever counts as noticed. */
 const checkMsMax = 120_000;
 const exitNoticed = 10;
+/** Those of the core, run on what conversations and simulator let pass. */
+const unitTests = ["raft", "log", "progress", "membership", "quorum"];
 
 const turned = { "<": "<=", "<=": "<", ">": ">=", ">=": ">", "===": "!==", "!==": "===" };
 
@@ -131,11 +141,14 @@ async function runAll(mutants, { seeds, jobs }) {
     cpSync(join(root, "dist/base"), join(own, "base"), { recursive: true });
     cpSync(join(root, "dist/raft"), join(own, "raft"), { recursive: true });
     writeFileSync(join(own, "package.json"), '{"type":"module"}');
+    if (job === 0 && !(await acceptsIntact(own, seeds))) {
+      throw new Error("the intact core does not pass: mend that first");
+    }
     for (let mutant = queue.shift(); mutant !== undefined; mutant = queue.shift()) {
       const path = join(own, "raft/core", mutant.file);
       const intact = readFileSync(path, "utf8");
       writeFileSync(path, mutant.text);
-      if (await survives(own, seeds)) {
+      if ((await survives(own, seeds)) && (await passesUnitTests(own, mutant))) {
         survivors.push(mutant.name);
         console.log(`survived: ${mutant.name}`);
       }
@@ -149,15 +162,39 @@ async function runAll(mutants, { seeds, jobs }) {
   return survivors;
 }
 
+async function acceptsIntact(folder, seeds) {
+  const file = coreFiles[0];
+  const intact = { file, text: readFileSync(join(folder, "raft/core", file), "utf8") };
+  return (await survives(folder, seeds)) && (await passesUnitTests(folder, intact));
+}
+
 function survives(folder, seeds) {
+  return succeeds([fileURLToPath(import.meta.url), "--check", folder, String(seeds)], folder);
+}
+
+// The unit tests import sources: a copy of them with the mutated file in the place of its source.
+async function passesUnitTests(folder, mutant) {
+  const tree = join(folder, "tree");
+  rmSync(tree, { recursive: true, force: true });
+  for (const part of ["src/base", "src/raft", "test/unit/raft"]) {
+    cpSync(join(root, part), join(tree, part), { recursive: true });
+  }
+  for (const part of ["package.json", "tsconfig.json", "vitest.config.ts"]) {
+    cpSync(join(root, part), join(tree, part));
+  }
+  symlinkSync(join(root, "node_modules"), join(tree, "node_modules"));
+  const source = mutant.file.replace(/\.js$/, ".ts");
+  const text = mutant.text.replace(/(from "[^"]+)\.js"/g, '$1.ts"');
+  writeFileSync(join(tree, "src/raft/core", source), text);
+  const files = unitTests.map((name) => `test/unit/raft/${name}.test.ts`);
+  const vitest = join(root, "node_modules/vitest/vitest.mjs");
+  return succeeds([vitest, "run", "--project", "unit", "--bail", "1", ...files], tree);
+}
+
+function succeeds(words, cwd) {
   return new Promise((resolve) => {
-    const script = fileURLToPath(import.meta.url);
-    const child = spawn(process.execPath, [script, "--check", folder, String(seeds)], {
-      stdio: "ignore",
-      timeout: checkMsMax,
-      killSignal: "SIGKILL",
-    });
-    child.once("exit", (code) => resolve(code === 0));
+    const options = { cwd, stdio: "ignore", timeout: checkMsMax, killSignal: "SIGKILL" };
+    spawn(process.execPath, words, options).once("exit", (code) => resolve(code === 0));
   });
 }
 

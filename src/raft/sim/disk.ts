@@ -36,6 +36,11 @@ export class SimDisk {
     return this.termAt(index) === term;
   }
 
+  /** End of the durable log. */
+  get lastIndex(): number {
+    return Math.max(this.snapshot.index, this.entries.at(-1)?.index ?? 0);
+  }
+
   termAt(index: number): number | undefined {
     const first = this.entries[0];
     return first === undefined ? undefined : this.entries[index - first.index]?.term;

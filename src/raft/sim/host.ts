@@ -5,7 +5,6 @@
 // until their index is applied. Every step is told to the checker.
 
 import { assertPresent } from "../../base/index.ts";
-import { isVoter } from "../core/membership.ts";
 import { Raft } from "../core/raft.ts";
 import type {
   Entry,
@@ -376,19 +375,8 @@ export class SimHost {
   }
 
   #emit(message: Message): void {
-    const { network, coverage, checker } = this.#context;
-    checker.demand(
-      message.from === this.id && message.to !== this.id,
-      "messages go to others",
-      () => `node ${this.id} sends ${message.from}->${message.to}`,
-    );
-    if (message.type === "vote-resp" && message.granted) {
-      checker.voteGranted(this.id, message.term, message.to);
-      const { raft } = this;
-      if (raft && !isVoter(raft.configuration, this.id)) coverage.learnerVoted++;
-    }
-    if (message.type === "vote") checker.voteGranted(this.id, message.term, this.id);
-    if (message.type === "pre-vote-resp" && !message.granted) coverage.prevotesRefused++;
+    const { network, coverage } = this.#context;
+    this.#observer.emitted(message, this.disk);
     if (message.type !== "snapshot") {
       network.send({ message, contents: undefined });
       return;

@@ -2,9 +2,17 @@
 // that must not fall, promises of availability, and which states were reached.
 
 import type { Raft } from "../core/raft.ts";
-import type { Configuration, Entry, NodeId, Ready, Role, SnapshotMeta } from "../core/types.ts";
+import type {
+  Configuration,
+  Entry,
+  Message,
+  NodeId,
+  Ready,
+  Role,
+  SnapshotMeta,
+} from "../core/types.ts";
 import type { SimContext } from "./context.ts";
-import type { DiskWrite } from "./disk.ts";
+import type { DiskWrite, SimDisk } from "./disk.ts";
 import { entryHash, mix } from "./machine.ts";
 
 export class HostObserver {
@@ -20,6 +28,7 @@ export class HostObserver {
   #applied = 0;
   #role: Role = "follower";
   #leaderTerm = 0;
+  #isVoter = false;
   #isolatedTicks = 0;
   #isolatedTerm = 0;
   #era = 0;
@@ -92,7 +101,42 @@ export class HostObserver {
     if (role !== this.#role) this.#roleChanged(raft);
     if (role === "leader" && this.#leaderTerm !== term) this.#elected(raft);
     this.#term = term;
+    this.#isVoter = raft.configuration.voters.includes(this.#id);
     if (commit > this.#commit) this.#committed(raft);
+  }
+
+  /** What a message promises must be on the disk when it leaves. */
+  emitted(message: Message, disk: SimDisk): void {
+    const { checker, coverage } = this.#context;
+    const { term, vote } = disk.hardState;
+    const promise = (holds: boolean): void =>
+      checker.demand(holds, "promises are durable", () => JSON.stringify(message));
+    checker.demand(
+      message.from === this.#id && message.to !== this.#id,
+      "messages go to others",
+      () => `node ${this.#id} sends ${message.from}->${message.to}`,
+    );
+    switch (message.type) {
+      case "vote":
+        checker.voteGranted(this.#id, message.term, this.#id);
+        promise(term > message.term || (term === message.term && vote === this.#id));
+        promise(disk.lastIndex >= message.lastIndex || term > message.term);
+        break;
+      case "vote-resp":
+        if (!message.granted) break;
+        checker.voteGranted(this.#id, message.term, message.to);
+        promise(term > message.term || (term === message.term && vote === message.to));
+        if (!this.#isVoter) coverage.learnerVoted++;
+        break;
+      case "pre-vote-resp":
+        if (!message.granted) coverage.prevotesRefused++;
+        break;
+      case "append-resp":
+        if (!message.rejected) promise(disk.lastIndex >= message.index || term > message.term);
+        break;
+      default:
+        break;
+    }
   }
 
   ticked(raft: Raft): void {
