@@ -37,7 +37,7 @@ async function check(folder, seeds) {
   const raft = await import(pathToFileURL(join(folder, "raft/index.js")).href).catch(() => {
     process.exit(exitNoticed);
   });
-  const conversations = join(root, "test/sim/raft");
+  const conversations = join(folder, "conversations");
   for (const name of readdirSync(conversations).filter((each) => each.endsWith(".txt"))) {
     const { mismatches } = raft.runConversation(readFileSync(join(conversations, name), "utf8"));
     if (mismatches.length > 0) process.exit(exitNoticed);
@@ -140,6 +140,8 @@ async function runAll(mutants, { seeds, jobs }) {
     const own = join(folder, String(job));
     cpSync(join(root, "dist/base"), join(own, "base"), { recursive: true });
     cpSync(join(root, "dist/raft"), join(own, "raft"), { recursive: true });
+    copyTree(join(own, "tree"));
+    cpSync(join(root, "test/sim/raft"), join(own, "conversations"), { recursive: true });
     writeFileSync(join(own, "package.json"), '{"type":"module"}');
     if (job === 0 && !(await acceptsIntact(own, seeds))) {
       throw new Error("the intact core does not pass: mend that first");
@@ -175,7 +177,20 @@ function survives(folder, seeds) {
 // The unit tests import sources: a copy of them with the mutated file in the place of its source.
 async function passesUnitTests(folder, mutant) {
   const tree = join(folder, "tree");
-  rmSync(tree, { recursive: true, force: true });
+  const source = join(tree, "src/raft/core", mutant.file.replace(/\.js$/, ".ts"));
+  const intact = readFileSync(source, "utf8");
+  writeFileSync(source, mutant.text.replace(/(from "[^"]+)\.js"/g, '$1.ts"'));
+  const files = unitTests.map((name) => `test/unit/raft/${name}.test.ts`);
+  const vitest = join(root, "node_modules/vitest/vitest.mjs");
+  const passed = await succeeds(
+    [vitest, "run", "--project", "unit", "--bail", "1", ...files],
+    tree,
+  );
+  writeFileSync(source, intact);
+  return passed;
+}
+
+function copyTree(tree) {
   for (const part of ["src/base", "src/raft", "test/unit/raft"]) {
     cpSync(join(root, part), join(tree, part), { recursive: true });
   }
@@ -183,12 +198,6 @@ async function passesUnitTests(folder, mutant) {
     cpSync(join(root, part), join(tree, part));
   }
   symlinkSync(join(root, "node_modules"), join(tree, "node_modules"));
-  const source = mutant.file.replace(/\.js$/, ".ts");
-  const text = mutant.text.replace(/(from "[^"]+)\.js"/g, '$1.ts"');
-  writeFileSync(join(tree, "src/raft/core", source), text);
-  const files = unitTests.map((name) => `test/unit/raft/${name}.test.ts`);
-  const vitest = join(root, "node_modules/vitest/vitest.mjs");
-  return succeeds([vitest, "run", "--project", "unit", "--bail", "1", ...files], tree);
 }
 
 function succeeds(words, cwd) {
