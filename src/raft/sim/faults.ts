@@ -80,7 +80,10 @@ export class Faults {
 
   crash(): void {
     const everybody = this.#random.chance(0.1);
-    const victim = this.#pickHost();
+    const busy = [...this.#hosts.values()].filter((host) => host.disk.pending.length > 0);
+    const [any, some] = [this.#pickHost(), busy[this.#random.below(busy.length)]];
+    // A crash is interesting in the middle of a write.
+    const victim = this.#random.chance(0.6) ? (some ?? any) : any;
     for (const host of everybody ? this.#hosts.values() : [victim]) {
       const rest = this.#duration();
       if (!host.isUp) continue;

@@ -376,7 +376,7 @@ export class SimHost {
 
   #emit(message: Message): void {
     const { network, coverage } = this.#context;
-    this.#observer.emitted(message, this.disk);
+    this.#observer.emitted(message, this.disk, this.raft?.role ?? "follower");
     if (message.type !== "snapshot") {
       network.send({ message, contents: undefined });
       return;

@@ -3,6 +3,7 @@
 // All of it drawn from the network's own random source.
 
 import type { SeededRandom } from "../../base/index.ts";
+import { decodeMessage, encodeMessage } from "../codec.ts";
 import type { Message, NodeId } from "../core/types.ts";
 import type { Coverage } from "./coverage.ts";
 import type { MachineState } from "./machine.ts";
@@ -43,8 +44,11 @@ export class SimNetwork {
     this.#deliver = deliver;
   }
 
-  send(parcel: Parcel): void {
-    const { message } = parcel;
+  send(sent: Parcel): void {
+    const { message } = sent;
+    const parcel = this.#swarm.encoded
+      ? { ...sent, message: decodeMessage(encodeMessage(message)) }
+      : sent;
     if (this.#isCut(message.from, message.to)) {
       this.#lose(message);
       return;

@@ -106,7 +106,7 @@ export class HostObserver {
   }
 
   /** What a message promises must be on the disk when it leaves. */
-  emitted(message: Message, disk: SimDisk): void {
+  emitted(message: Message, disk: SimDisk, role: Role): void {
     const { checker, coverage } = this.#context;
     const { term, vote } = disk.hardState;
     const promise = (holds: boolean): void =>
@@ -120,7 +120,8 @@ export class HostObserver {
       case "vote":
         checker.voteGranted(this.#id, message.term, this.#id);
         promise(term > message.term || (term === message.term && vote === this.#id));
-        promise(disk.lastIndex >= message.lastIndex || term > message.term);
+        // A candidacy given up meanwhile may have lost entries to the winner: it cannot win any more.
+        promise(disk.lastIndex >= message.lastIndex || role !== "candidate");
         break;
       case "vote-resp":
         if (!message.granted) break;

@@ -60,6 +60,8 @@ export type Swarm = {
   /** Applied entries between two snapshots, and how many stay in the log below one. */
   readonly snapshotEntries: number;
   readonly trailEntries: number;
+  /** Messages travel as bytes. */
+  readonly encoded: boolean;
 };
 
 /** How often a fault class takes part. */
@@ -83,7 +85,7 @@ export function drawSwarm(random: SeededRandom, without: ReadonlySet<FaultName>)
     faults,
     tickMs: 100,
     delayMsMax: random.pick([5, 20, 80, 250]),
-    syncMsMax: random.pick([0, 2, 10, 60]),
+    syncMsMax: random.pick([0, 5, 40, 150]),
     lossRate: random.pick([0.01, 0.05, 0.2]),
     repeatRate: random.pick([0.02, 0.1]),
     holdRate: random.pick([0.01, 0.05]),
@@ -96,6 +98,7 @@ export function drawSwarm(random: SeededRandom, without: ReadonlySet<FaultName>)
     paddingMax: random.pick([0, 0, 64, 600]),
     snapshotEntries: random.pick([3, 10, 40]),
     trailEntries: random.pick([0, 0, 2, 10]),
+    encoded: random.chance(0.15),
   };
 }
 
