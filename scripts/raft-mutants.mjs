@@ -1,9 +1,9 @@
 // npm run raft:mutants -- [--only TEXT] [--seeds K] [--jobs J] [--list]
 // Breaks the Raft core in every small way, one at a time, and sees whether conversations,
-// simulator and unit tests notice (docs/raft-testing.md). Works on the built JavaScript in a folder of its own.
+// simulator and unit tests notice (docs/raft-testing.md). Works on a copy of the built JavaScript.
 //
-// Mutants: each comparison (bound moved, equality turned), each guard (never taken), each assignment
-// and each call whose result is unused (left out); and the faults of the field, by hand.
+// Mutants: each comparison (bound moved, equality turned), each guard (never taken), each
+// assignment and each call whose result is unused (left out); and the faults of the field, by hand.
 // Exit codes: 0 at least 95 % killed, not counting those argued to be equivalent; 1 fewer; 2 usage.
 
 import { spawn } from "node:child_process";

@@ -1,8 +1,8 @@
 // Reads without a log entry: the commit index at the time of asking, served once a majority has
 // answered a heartbeat that left afterwards (Ongaro 6.4). Never by the clock.
 //
-// A new leader's commit index may be behind what an earlier leader committed, so reads wait until an
-// entry of its own term is committed. All reads that wait when a `ready` is taken share one round.
+// A new leader's commit index may be behind what an earlier leader committed, so reads wait until
+// an entry of its own term is committed. All that wait when a `ready` is taken share one round.
 
 import { quorumValue } from "./quorum.ts";
 import { sendHeartbeats } from "./replication.ts";

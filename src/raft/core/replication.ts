@@ -1,9 +1,9 @@
 // The leader's flow to its peers: what to send next, and what an answer means.
 //
-// Appends are not sent by whatever makes them necessary but once per `ready`, so that many proposals
-// share one message. Keeps: nothing is counted twice, or from a node outside the configuration; only
-// entries of the own term commit by counting; a full window passes nothing but an empty append
-// after a heartbeat answer.
+// Appends are not sent by whatever makes them necessary but once per `ready`, so that many
+// proposals share one message. Keeps: nothing is counted twice, or from a node outside the
+// configuration; only entries of the own term commit by counting; a full window passes nothing but
+// an empty append after a heartbeat answer.
 
 import { entryBytes } from "./log.ts";
 import {

@@ -1,5 +1,5 @@
-// Reading the arguments of a conversation's commands. What does not fit is a ScriptError, whose text
-// the conversation prints as `error: ...`.
+// Reading the arguments of a conversation's commands. What does not fit is a ScriptError, whose
+// text the conversation prints as `error: ...`.
 
 import type { MessageType, NodeId } from "../core/types.ts";
 import type { Link, Selection } from "./network.ts";

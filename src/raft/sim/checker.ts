@@ -107,7 +107,8 @@ export class Checker {
     const known = this.#committed[entry.index];
     if (known !== undefined) {
       if (known.chain === entry.chain && known.term === entry.term) return;
-      const facts = `node ${node} commits ${entry.index}/${entry.term}, before it was ${known.term}`;
+      const { index, term } = entry;
+      const facts = `node ${node} commits ${index}/${term}, before it was ${known.term}`;
       throw new Violation("committed for good", facts);
     }
     if (entry.index !== this.#committed.length) {

@@ -120,7 +120,7 @@ export class HostObserver {
       case "vote":
         checker.voteGranted(this.#id, message.term, this.#id);
         promise(term > message.term || (term === message.term && vote === this.#id));
-        // A candidacy given up meanwhile may have lost entries to the winner: it cannot win any more.
+        // A candidacy given up may have lost entries to the winner: it cannot win any more.
         promise(disk.lastIndex >= message.lastIndex || role !== "candidate");
         break;
       case "vote-resp":

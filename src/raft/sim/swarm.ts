@@ -1,6 +1,6 @@
 // What one seed tries: the shape of its cluster, its timing, and which faults it has at which rate
-// ("swarm testing": each seed has some fault classes and lacks others, so that rare combinations and
-// long quiet stretches both happen). Plain data, drawn from the seed alone.
+// ("swarm testing": each seed has some fault classes and lacks others, so that rare combinations
+// and long quiet stretches both happen). Plain data, drawn from the seed alone.
 
 import type { SeededRandom } from "../../base/index.ts";
 import {

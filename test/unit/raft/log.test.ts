@@ -84,6 +84,9 @@ describe("the log", () => {
     expect(log.lastIndexWithin(4, 2)).toEqual({ index: 2, term: 1 });
     expect(log.lastIndexWithin(9, 5)).toEqual({ index: 5, term: 5 });
     expect(log.lastIndexWithin(5, 0)).toEqual({ index: 0, term: 0 });
+    log.commit = log.handedOut = log.applied = 3;
+    log.compactTo(3);
+    expect(log.lastIndexWithin(5, 1)).toEqual({ index: 3, term: 3 });
   });
 
   test("a snapshot replaces everything and is not durable by itself", () => {

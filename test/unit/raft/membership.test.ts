@@ -128,6 +128,8 @@ describe("the configurations of a log", () => {
     expect(steps.newestIndex).toBe(5);
     steps.truncateFrom(1);
     expect(steps.newestIndex).toBe(0);
+    steps.truncateFrom(0);
+    expect(steps.newest).toBe(first);
   });
 
   test("a cut keeps the configuration in force at the cut", () => {

@@ -144,6 +144,17 @@ describe("several readies under way", () => {
     expect(raft.ready()?.committed).toEqual([empty(6, 1)]);
   });
 
+  test("entries above a snapshot reach the disk even if the log was longer before it", () => {
+    const raft = new Raft(1, settings, longest, boot([1, 2, 3]));
+    raft.step(append(1, 0, 0, [empty(1, 1), empty(2, 1), empty(3, 1), empty(4, 1)]));
+    finish(raft);
+    const { snapshot } = boot([1, 2, 3]);
+    const received = { ...snapshot, index: 2, term: 2 };
+    raft.step({ type: "snapshot", from: 2, to: 1, term: 2, snapshot: received });
+    raft.step(append(2, 2, 2, [empty(3, 2), empty(4, 2)]));
+    expect(raft.ready()?.entries).toEqual([empty(3, 2), empty(4, 2)]);
+  });
+
   test("a candidate counts its own vote only once that is durable", () => {
     const raft = new Raft(1, settings, longest, boot([1]));
     raft.campaign();
@@ -211,6 +222,19 @@ describe("limits", () => {
     raft.propose([command(10), command(40), command(500), command(1)]);
     const sizes = finish(raft).map((ready) => ready.committed.length);
     expect(sizes.filter((size) => size > 0)).toEqual([1, 1, 1, 1]);
+  });
+
+  test("a limit is reached, not passed", () => {
+    const raft = leaderOf([1, 2], { uncommittedBytesMax: 100, membersMax: 3 });
+    accept(raft, 2, 1);
+    finish(raft);
+    expect(raft.propose([command(68)]).accepted).toBe(true);
+    expect(raft.propose([command(0)]).accepted).toBe(false);
+    accept(raft, 2, 2);
+    finish(raft);
+    raft.propose([command(18)]);
+    expect(raft.propose([command(18)]).accepted).toBe(true);
+    expect(raft.proposeMembership({ op: "add", node: 3 }).accepted).toBe(true);
   });
 
   test("reads and members beyond the limit are refused", () => {
@@ -313,6 +337,29 @@ describe("messages that should not be", () => {
     expect(raft.role).toBe("leader");
   });
 
+  test("a grant of an earlier pre-vote does not count", () => {
+    const raft = new Raft(1, { ...settings, preVote: true }, longest, boot([1, 2]));
+    raft.step({ type: "heartbeat", from: 2, to: 1, term: 3, commit: 0, round: 0 });
+    raft.campaign();
+    raft.step({ type: "pre-vote-resp", from: 2, to: 1, term: 3, granted: true });
+    expect(raft.role).toBe("precandidate");
+    raft.step({ type: "pre-vote-resp", from: 2, to: 1, term: 4, granted: true });
+    expect(raft.role).toBe("candidate");
+  });
+
+  test("an append from below the cut is answered with what is committed", () => {
+    const { snapshot } = boot([1, 2]);
+    const raft = new Raft(
+      1,
+      settings,
+      longest,
+      boot([1, 2], { snapshot: { ...snapshot, index: 7, term: 1 }, applied: 7 }),
+    );
+    raft.step(append(1, 3, 1, []));
+    const answers = finish(raft).flatMap((ready) => ready.messagesAfterSync);
+    expect(answers).toMatchObject([{ type: "append-resp", rejected: false, index: 7 }]);
+  });
+
   test("an acceptance beyond the end of the log is not believed", () => {
     const raft = leaderOf([1, 2]);
     accept(raft, 2, 50);
@@ -323,6 +370,100 @@ describe("messages that should not be", () => {
     const raft = new Raft(1, settings, longest, boot([1, 2]));
     raft.step({ type: "heartbeat", from: 2, to: 1, term: 1, commit: 7, round: 0 });
     expect(raft.commit).toBe(0);
+  });
+});
+
+describe("snapshots", () => {
+  const { snapshot } = boot([1, 2]);
+  const received = { ...snapshot, index: 5, term: 1 };
+
+  test("one of the own term ends a candidacy", () => {
+    const raft = new Raft(1, settings, longest, boot([1, 2]));
+    raft.campaign();
+    raft.step({ type: "snapshot", from: 2, to: 1, term: 1, snapshot: received });
+    expect([raft.role, raft.leader, raft.commit]).toEqual(["follower", 2, 5]);
+  });
+
+  test("one that agrees with the log commits up to it and cuts nothing", () => {
+    const raft = new Raft(1, settings, longest, boot([1, 2]));
+    raft.step(append(1, 0, 0, [empty(1, 1), empty(2, 1), empty(3, 1)]));
+    const agreeing = { ...snapshot, index: 2, term: 1 };
+    raft.step({ type: "snapshot", from: 2, to: 1, term: 1, snapshot: agreeing });
+    expect([raft.commit, raft.lastIndex]).toEqual([2, 3]);
+    const [ready] = finish(raft);
+    expect(ready?.snapshot).toBeUndefined();
+    expect(ready?.messagesAfterSync.at(-1)).toMatchObject({ rejected: false, index: 2 });
+  });
+
+  test("a leader passes on the one it received", () => {
+    const raft = new Raft(1, settings, longest, boot([1, 2]));
+    raft.step({ type: "snapshot", from: 2, to: 1, term: 1, snapshot: received });
+    const ready = raft.ready() as Ready;
+    raft.advance({ persisted: ready.number, applied: 5 });
+    raft.campaign();
+    finish(raft);
+    raft.step({ type: "vote-resp", from: 2, to: 1, term: 2, granted: true });
+    finish(raft);
+    raft.step({
+      type: "append-resp",
+      from: 2,
+      to: 1,
+      term: 2,
+      rejected: true,
+      index: 5,
+      hintIndex: 0,
+      hintTerm: 0,
+      commit: 0,
+    });
+    const sent = finish(raft).flatMap((each) => each.messages);
+    expect(sent).toMatchObject([{ type: "snapshot", snapshot: received }]);
+    expect(raft.status().peers[0]).toMatchObject({ state: "snapshot", next: 6 });
+  });
+
+  test("the wait for one begins anew with each sign of progress", () => {
+    const raft = new Raft(1, { ...settings, snapshotTicks: 2 }, longest, {
+      ...boot([1, 2]),
+      snapshot: received,
+      applied: 5,
+      hardState: { term: 1, vote: 0, commit: 5 },
+    });
+    raft.campaign();
+    finish(raft);
+    raft.step({ type: "vote-resp", from: 2, to: 1, term: 2, granted: true });
+    finish(raft);
+    raft.step({
+      type: "append-resp",
+      from: 2,
+      to: 1,
+      term: 2,
+      rejected: true,
+      index: 5,
+      hintIndex: 0,
+      hintTerm: 0,
+      commit: 0,
+    });
+    finish(raft);
+    raft.tick();
+    raft.noteSnapshotProgress(2);
+    raft.tick();
+    expect(raft.status().peers[0]?.state).toBe("snapshot");
+    raft.tick();
+    expect(raft.status().peers[0]?.state).toBe("probe");
+  });
+
+  test("none is sent to a peer that was not heard from", () => {
+    const raft = leaderOf([1, 2, 3]);
+    accept(raft, 2, 1);
+    finish(raft);
+    raft.takeSnapshot(1);
+    expect(raft.compact(1).accepted).toBe(true);
+    raft.noteUnreachable(3);
+    const sent = finish(raft).flatMap((each) => each.messages);
+    expect(sent.filter((message) => message.to === 3)).toEqual([]);
+    raft.step({ type: "heartbeat-resp", from: 3, to: 1, term: 1, round: 0 });
+    expect(finish(raft).flatMap((each) => each.messages)).toMatchObject([
+      { type: "snapshot", to: 3 },
+    ]);
   });
 });
 
