@@ -2,8 +2,8 @@
 // check that it still has a quorum, and leaving office once it has removed itself.
 //
 // A leader that removes itself (or makes itself a learner) goes on taking proposals and does not
-// count itself. Once a majority of the new configuration has durably acknowledged a commit index at
-// or past the change it names the voter with the longest log to campaign at once, and steps down.
+// count itself. Once a majority of the new configuration has acknowledged a commit index at or past
+// the change it names the voter with the longest log to campaign at once, and steps down.
 
 import { assert } from "../../base/index.ts";
 import { entryOverheadBytes } from "./log.ts";

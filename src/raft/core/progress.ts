@@ -25,7 +25,7 @@ export type Progress = {
   snapshotElapsed: number;
   flights: Flight[];
   flightBytes: number;
-  /** Highest commit index sent, and acknowledged as durable there. */
+  /** Highest commit index sent, and acknowledged. */
   commitSent: number;
   commitAcked: number;
   /** Highest read round answered. */

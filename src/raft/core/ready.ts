@@ -21,6 +21,8 @@ export function takeReady(state: RaftState): Ready | undefined {
     sendAppends(state);
   }
   const hardState = changedHardState(state);
+  const saved = state.savedHardState;
+  const promised = hardState && (hardState.term !== saved.term || hardState.vote !== saved.vote);
   const { log, incoming: snapshot } = state;
   const entries = log.tail(log.handedToDisk + 1);
   const committed = takeCommitted(state);
@@ -42,6 +44,7 @@ export function takeReady(state: RaftState): Ready | undefined {
   return {
     number: state.readyNumber,
     hardState,
+    mustSync: promised === true || snapshot !== undefined || entries.length > 0,
     entries,
     snapshot,
     messages: empty(state, "outbox"),

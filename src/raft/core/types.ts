@@ -94,7 +94,7 @@ export type AppendResponse = Envelope & {
   /** Rejected: where the sender should look next, and the term held there. */
   readonly hintIndex: number;
   readonly hintTerm: number;
-  /** Commit index of the one that answers, durable when the answer leaves. */
+  /** Commit index of the one that answers. */
   readonly commit: number;
 };
 
@@ -154,6 +154,8 @@ export type ReadState = { readonly context: string; readonly index: number };
 export type Ready = {
   readonly number: number;
   readonly hardState: HardState | undefined;
+  /** False if nothing but a newer commit index is to be stored: that may wait for a later write. */
+  readonly mustSync: boolean;
   readonly entries: readonly Entry[];
   readonly snapshot: SnapshotMeta | undefined;
   readonly messages: readonly Message[];

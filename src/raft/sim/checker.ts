@@ -97,7 +97,7 @@ export class Checker {
     }
   }
 
-  /** `copies` counts voters that hold the entry durably; asked for the first commit only. */
+  /** `isOnQuorum`: whether a majority holds the entry durably; asked for its first commit only. */
   entryCommitted(
     node: NodeId,
     leaderTerm: number,

@@ -252,9 +252,11 @@ export class SimHost {
     for (const message of ready.messages) this.#emit(message);
     const early = flaw === "ack_before_sync";
     if (early) for (const message of ready.messagesAfterSync) this.#emit(message);
-    const idle = !ready.hardState && !ready.snapshot && ready.entries.length === 0;
+    const { lazyCommit } = this.#context.swarm;
+    const idle = lazyCommit ? !ready.mustSync : !ready.mustSync && !ready.hardState;
     if (idle && this.disk.pending.length === 0) {
       if (!early) for (const message of ready.messagesAfterSync) this.#emit(message);
+      raft.advance({ persisted: ready.number });
     } else {
       if (this.disk.pending.length > 0) coverage.readiesOverlapped++;
       const contents = ready.snapshot && this.#contentsOf(ready.snapshot);

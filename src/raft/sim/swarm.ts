@@ -60,6 +60,8 @@ export type Swarm = {
   /** Applied entries between two snapshots, and how many stay in the log below one. */
   readonly snapshotEntries: number;
   readonly trailEntries: number;
+  /** The host does not write a commit index that comes alone. */
+  readonly lazyCommit: boolean;
   /** Messages travel as bytes. */
   readonly encoded: boolean;
 };
@@ -99,6 +101,7 @@ export function drawSwarm(random: SeededRandom, without: ReadonlySet<FaultName>)
     snapshotEntries: random.pick([3, 10, 40]),
     trailEntries: random.pick([0, 0, 2, 10]),
     encoded: random.chance(0.15),
+    lazyCommit: random.chance(0.5),
   };
 }
 
