@@ -137,6 +137,8 @@ describe("the configurations of a log", () => {
     steps.compactTo(7);
     expect(steps.at(7)).toEqual({ index: 5, configuration: second });
     expect(steps.newestIndex).toBe(9);
+    // What came before is forgotten: the oldest known stands for it.
+    expect(steps.at(3).index).toBe(5);
   });
 
   test("a snapshot starts anew", () => {

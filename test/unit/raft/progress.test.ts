@@ -48,8 +48,10 @@ describe("what a leader knows of a peer", () => {
     expect(peer.flightBytes).toBe(1);
     const large = replicating(4);
     expect(isWindowFull(large, { messages: 9, bytes: 1 })).toBe(false);
-    noteSent(large, 5, 1000);
+    noteSent(large, 5, 100);
     expect(isWindowFull(large, window)).toBe(true);
+    expect(isWindowFull(large, { messages: 9, bytes: 101 })).toBe(false);
+    expect(isWindowFull(replicating(4), { messages: 0, bytes: 0 })).toBe(false);
   });
 
   test("an empty append takes no place in the window", () => {
