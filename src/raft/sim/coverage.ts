@@ -48,6 +48,7 @@ export const coverageHelp = {
   clocksJumped: "a clock ran ahead",
   batchesProposed: "several commands were proposed at once",
   hardStarts: "a seed began in a known-hard state",
+  steadySeeds: "a seed in which every change of leader must have a cause",
   readiesOverlapped: "a ready was taken while another was on its way to the disk",
 } as const;
 

@@ -16,6 +16,8 @@ export class Faults {
   readonly #electionMs: number;
   #wiped = false;
   #stopped = false;
+  /** Everything that was broken or came back: each may cost a leader its office. */
+  disturbances = 0;
 
   constructor(context: SimContext, hosts: ReadonlyMap<NodeId, SimHost>, random: SeededRandom) {
     this.#context = context;
@@ -35,6 +37,7 @@ export class Faults {
       const order = [...actionNames.slice(first), ...actionNames.slice(0, first)];
       const name = order.find((each) => swarm.faults.has(each));
       if (name !== undefined) actions.get(name)?.(this);
+      this.disturbances++;
       this.start();
     });
   }
@@ -73,6 +76,7 @@ export class Faults {
       }
     }
     queue.after(this.#duration(), () => {
+      this.disturbances++;
       this.#context.note(() => "links mend");
       network.mend();
     });
@@ -89,6 +93,8 @@ export class Faults {
       if (!host.isUp) continue;
       host.crash();
       this.#context.queue.after(rest, () => {
+        this.disturbances++;
+        this.disturbances++;
         if (!host.isUp && !host.gone) host.start();
       });
     }
@@ -101,6 +107,7 @@ export class Faults {
     this.#context.coverage.pauses++;
     host.pause();
     this.#context.queue.after(rest, () => {
+      this.disturbances++;
       if (host.isPaused) host.resume();
     });
   }

@@ -58,6 +58,11 @@ export function simulate(options: SimOptions): SimResult {
   return { ...simulation.result(), failure };
 }
 
+/** Faults that may unseat a leader without being injected at a moment of their own. */
+const unsteadyFaults: readonly FaultName[] = ["loss", "typeloss", "hold", "replay"];
+/** Far below an election time-out. */
+const quickDelayMsMax = 20;
+
 class Simulation {
   readonly #options: SimOptions;
   readonly #queue = new EventQueue();
@@ -120,6 +125,7 @@ class Simulation {
     while (this.#events < this.#options.steps && this.#step());
     this.#working = false;
     this.#drifting = false;
+    this.#checkStability();
     this.#note(() => "heal");
     this.#faults.heal();
     this.#converge();
@@ -194,6 +200,20 @@ class Simulation {
       }
       this.#work();
     });
+  }
+
+  // With pre-vote and check-quorum, on a network that only delays, leaders change for a cause.
+  #checkStability(): void {
+    const { settings, faults, delayMsMax } = this.#swarm;
+    if (!settings.preVote || !settings.checkQuorum || delayMsMax > quickDelayMsMax) return;
+    if (unsteadyFaults.some((name) => faults.has(name))) return;
+    const [elected, causes] = [this.#coverage.leadersElected, this.#faults.disturbances];
+    this.#checker.demand(
+      elected <= causes + 1,
+      "leaders change for a cause",
+      () => `${elected} elections, ${causes} faults`,
+    );
+    this.#coverage.steadySeeds++;
   }
 
   #converge(): void {
