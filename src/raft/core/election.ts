@@ -21,7 +21,7 @@ import {
 /** Stands for election now; a leader has no need to. */
 export function campaign(state: RaftState): Accepted | Refused {
   if (state.role === "leader") return { accepted: true };
-  if (!mayCampaign(state)) return refused(state, "not_voter");
+  if (!mayCampaign(state)) return refused(state, state.repairing ? "repairing" : "not_voter");
   if (state.settings.preVote) startPrevote(state);
   else startVote(state, false);
   return { accepted: true };
@@ -44,7 +44,9 @@ export function onVoteRequest(state: RaftState, message: VoteRequest): void {
     state.vote === message.from ||
     (state.vote === noNode && state.leader === noNode) ||
     (prevote && message.term > state.term);
-  const granted = free && state.log.isUpToDate(message.lastIndex, message.lastTerm);
+  // A log that lost what it acknowledged cannot judge how fresh another is.
+  const fresh = !state.repairing && state.log.isUpToDate(message.lastIndex, message.lastTerm);
+  const granted = free && fresh;
   if (granted && !prevote) {
     state.vote = message.from;
     state.electionElapsed = 0;

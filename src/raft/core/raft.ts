@@ -16,7 +16,7 @@ import {
 } from "./election.ts";
 import { answerDeposed, onAppend, onHeartbeat, onSnapshot } from "./follower.ts";
 import { propose, proposeMembership, tickLeader, transfer } from "./leader.ts";
-import { becomeProbe, type Progress } from "./progress.ts";
+import { becomeProbe, createProgress, type Progress } from "./progress.ts";
 import { onReadRequest, onReadResponse, readIndex } from "./reads.ts";
 import { noteProgress, takeReady } from "./ready.ts";
 import { onAppendResponse, onHeartbeatResponse } from "./replication.ts";
@@ -121,6 +121,26 @@ export class Raft {
   }
 
   /**
+   * A node whose log lost entries it had acknowledged takes what the leader sends and acknowledges
+   * that, but gives no vote and does not campaign: a candidate that lacks what was lost might win
+   * by it. Over once a `ReadState` asked for after the loss is applied. The host persists the mark,
+   * sees to it that messages from before the loss are dropped, and has all others `resetPeer`.
+   */
+  setRepairing(repairing: boolean): void {
+    if (repairing) this.stepDown();
+    this.#state.repairing = repairing;
+  }
+
+  /** The peer's log lost entries it had acknowledged: forgets what is known of it. */
+  resetPeer(node: NodeId): void {
+    const { peers, log } = this.#state;
+    if (!peers.has(node)) return;
+    const peer = createProgress(node, log.lastIndex + 1);
+    peer.active = true;
+    peers.set(node, peer);
+  }
+
+  /**
    * The host holds a durable snapshot at `index`; the log up to there may be cut with `compact`.
    * Returns what the snapshot must be stored with.
    */
@@ -145,7 +165,11 @@ export class Raft {
     return { accepted: true };
   }
 
-  /** A snapshot on its way to a peer moves: waits for it anew. */
+  /**
+   * A snapshot on its way to a peer moves: waits for it anew. A host that still holds the entries
+   * on its disk may send those as appends of its own instead: once the peer has acknowledged what
+   * the log here was cut at, it goes on from the log.
+   */
   noteSnapshotProgress(node: NodeId): void {
     const peer = this.#state.peers.get(node);
     if (peer) peer.snapshotElapsed = 0;
@@ -216,6 +240,7 @@ export class Raft {
       configuration: configurations.newest,
       configurationIndex: configurations.newestIndex,
       transferTo: this.transferTo,
+      repairing: state.repairing,
       uncommittedBytes: state.uncommittedBytes,
       readsWaiting: state.reads.length,
       peers: [...state.peers.values()].map(peerStatus),

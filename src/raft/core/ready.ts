@@ -79,8 +79,10 @@ function notePersisted(state: RaftState, number: number): void {
 }
 
 function changedHardState(state: RaftState): HardState | undefined {
-  const { term, vote, savedHardState: saved } = state;
-  const { commit } = state.log;
+  const { term, vote, savedHardState: saved, log } = state;
+  // Only what is durable here already: hard state and log may be stored apart, and a commit index
+  // that outlives a crash must not meet the entries that a lost write was to replace.
+  const commit = Math.max(saved.commit, Math.min(log.commit, log.persisted));
   if (saved.term === term && saved.vote === vote && saved.commit === commit) return undefined;
   return { term, vote, commit };
 }

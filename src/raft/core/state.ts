@@ -48,6 +48,8 @@ export type RaftState = {
   readonly random: Pick<Random, "below">;
   readonly log: RaftLog;
   readonly configurations: ConfigurationHistory;
+  /** Neither votes nor stands for election. */
+  repairing: boolean;
   term: number;
   vote: NodeId;
   role: Role;
@@ -109,6 +111,7 @@ export function createState(
     random,
     log,
     configurations,
+    repairing: boot.repairing ?? false,
     term: behind ? log.lastTerm : boot.hardState.term,
     vote: behind ? noNode : boot.hardState.vote,
     role: "follower",
@@ -158,6 +161,7 @@ export function isPeer(state: RaftState, node: NodeId): boolean {
  * one, since either may turn out to be the one in force.
  */
 export function mayCampaign(state: RaftState): boolean {
+  if (state.repairing) return false;
   if (countsItself(state)) return true;
   return isVoter(state.configurations.at(state.log.commit).configuration, state.id);
 }

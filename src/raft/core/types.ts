@@ -47,7 +47,10 @@ export type MembershipEntry = EntryPosition & {
 
 export type Entry = EmptyEntry | CommandEntry | MembershipEntry;
 
-/** What must survive a crash beside the log. `commit` may be written lazily. */
+/**
+ * What must survive a crash beside the log, in any order with it. `commit` may be written lazily; it
+ * names only entries that were durable before it was handed out.
+ */
 export type HardState = {
   readonly term: number;
   readonly vote: NodeId;
@@ -184,6 +187,7 @@ export type RefusalReason =
   | "no_own_commit"
   | "bad_change"
   | "not_voter"
+  | "repairing"
   | "bad_target"
   | "bad_index";
 
@@ -250,6 +254,8 @@ export type RaftBoot = {
   readonly entries: readonly Entry[];
   /** Highest index in the durable state machine, at least `snapshot.index`. */
   readonly applied: number;
+  /** Synced parts of the log are lost: see `Raft.setRepairing`. Default false. */
+  readonly repairing?: boolean;
 };
 
 export type PeerStatus = {
@@ -280,6 +286,7 @@ export type RaftStatus = {
   readonly configuration: Configuration;
   readonly configurationIndex: number;
   readonly transferTo: NodeId;
+  readonly repairing: boolean;
   readonly uncommittedBytes: number;
   readonly readsWaiting: number;
   readonly peers: readonly PeerStatus[];

@@ -27,6 +27,8 @@ export type SimContext = {
   readonly random: { readonly disk: SeededRandom; readonly schedule: SeededRandom };
   /** Adds a line to the trace, if one is kept. */
   readonly note: (text: () => string) => void;
+  /** Incarnation of a node's log. */
+  readonly incarnationOf: (node: NodeId) => number;
   /** Whether an entry is durable on a node, up or down. */
   readonly holds: (node: NodeId, index: number, term: number) => boolean;
 };

@@ -36,6 +36,8 @@ export const coverageHelp = {
   crashesTorn: "a write under way was torn by a crash",
   crashesLost: "writes under way were lost in a crash",
   disksWiped: "a disk was wiped and its node stayed away",
+  logsRotted: "synced entries were lost, and their node went into repair",
+  logsRepaired: "a node in repair had caught up",
   messagesLost: "a message was lost",
   messagesRepeated: "a message arrived twice",
   messagesHeld: "a message was held for whole elections",

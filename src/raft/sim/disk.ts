@@ -24,6 +24,7 @@ export class SimDisk {
   // What flawed disks bring back.
   #olderHardState: HardState = this.hardState;
   #replacedLog: Entry[] = [];
+  #lost: readonly Entry[] = [];
 
   constructor(configuration: Configuration, contents: MachineState) {
     this.snapshot = { index: 0, term: 0, configuration, configurationIndex: 0 };
@@ -32,8 +33,9 @@ export class SimDisk {
 
   /** Whether the entry is durable here, itself or within the snapshot. */
   holds(index: number, term: number): boolean {
-    if (index <= this.snapshot.index) return true;
-    return this.termAt(index) === term;
+    if (index <= this.snapshot.index || this.termAt(index) === term) return true;
+    // A leader cannot know of entries lost since they were acknowledged.
+    return this.#lost.some((entry) => entry.index === index && entry.term === term);
   }
 
   /** End of the durable log. */
@@ -71,6 +73,13 @@ export class SimDisk {
       this.entries = this.#replacedLog;
     }
     return fate;
+  }
+
+  /** Loses synced entries from somewhere on; what was committed there is told by others. */
+  rot(random: SeededRandom): void {
+    this.#lost = this.entries.splice(random.below(this.entries.length + 1));
+    // Nothing below the snapshot is left to answer for its entries.
+    if (this.lastIndex <= this.snapshot.index) this.entries = [];
   }
 
   /** A snapshot of our own; the log keeps what lies above `cutIndex`. */

@@ -50,7 +50,7 @@ export class Faults {
       host.hungUntil = 0;
       host.calm = true;
       if (host.isPaused) host.resume();
-      if (!host.isUp && !host.gone) host.start();
+      this.#restart(host);
     }
   }
 
@@ -95,7 +95,7 @@ export class Faults {
       this.#context.queue.after(rest, () => {
         this.disturbances++;
         this.disturbances++;
-        if (!host.isUp && !host.gone) host.start();
+        this.#restart(host);
       });
     }
   }
@@ -132,6 +132,21 @@ export class Faults {
     if (!host.gone) host.start();
   }
 
+  // One at a time, until it is repaired, and under the same conditions as a wipe.
+  rot(): void {
+    const { swarm, queue } = this.#context;
+    const host = this.#pickHost();
+    const rest = this.#duration();
+    const hosts = [...this.#hosts.values()];
+    if (swarm.faults.has("member") || swarm.faults.has("wipe") || swarm.voters.length < 3) return;
+    if (!host.isUp || hosts.some((each) => each.repairing)) return;
+    host.rot();
+    queue.after(rest, () => {
+      this.disturbances++;
+      this.#restart(host);
+    });
+  }
+
   jump(): void {
     const host = this.#pickHost();
     const count = this.#random.between(2, 2 * this.#context.swarm.settings.electionTicks);
@@ -158,6 +173,13 @@ export class Faults {
     this.#pickHost().request((raft) => {
       raft.campaign();
     });
+  }
+
+  #restart(host: SimHost): void {
+    if (host.isUp || host.gone) return;
+    // What others know of a log that has lost entries does not hold any more.
+    if (host.repairing) for (const other of this.#hosts.values()) other.raft?.resetPeer(host.id);
+    host.start();
   }
 
   #separate(left: NodeId, right: NodeId): void {
@@ -189,6 +211,7 @@ const actions: ReadonlyMap<FaultName, Action> = new Map<FaultName, Action>([
   ["pause", (faults) => faults.pause()],
   ["slowdisk", (faults) => faults.slowDisk()],
   ["wipe", (faults) => faults.wipe()],
+  ["rot", (faults) => faults.rot()],
   ["jump", (faults) => faults.jump()],
   ["member", (faults) => faults.member()],
   ["transfer", (faults) => faults.transfer()],

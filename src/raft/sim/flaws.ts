@@ -15,6 +15,7 @@ export const flawNames = [
   "applied_index_apart_from_data",
   "stale_hard_state",
   "snapshot_promised_not_kept",
+  "rot_unnoticed",
 ] as const;
 
 export type FlawName = (typeof flawNames)[number];
@@ -33,4 +34,5 @@ export const flawHelp: Readonly<Record<FlawName, string>> = {
   applied_index_apart_from_data: "after a crash the applied index is newer than the data",
   stale_hard_state: "a crash brings back the hard state before the last",
   snapshot_promised_not_kept: "a snapshot is acknowledged and not installed",
+  rot_unnoticed: "a node that lost synced entries goes on as if nothing had happened",
 };

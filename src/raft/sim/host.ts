@@ -30,6 +30,11 @@ import { HostObserver } from "./observer.ts";
 type PendingWrite = { readonly term: number; readonly operation: OpenOperation };
 type PendingRead = { readonly index: number; readonly operation: OpenOperation };
 
+/** Names the reads by which a node in repair learns what it has to reach. */
+const repairContext = "repair";
+
+const never = Number.POSITIVE_INFINITY;
+
 const calmSyncMsMax = 20;
 
 export class SimHost {
@@ -41,11 +46,16 @@ export class SimHost {
   gone = false;
   /** No sync ends before this time. */
   hungUntil = 0;
+  /** Of the log: a new one begins when synced entries are lost. */
+  incarnation = 0;
+  /** Synced entries were lost, and not all of them are known to be back. */
+  repairing = false;
   /** After healing the disk is a quick one. */
   calm = false;
   readonly #context: SimContext;
   readonly #observer: HostObserver;
-  #incarnation = 0;
+  #lives = 0;
+  #repairTo = never;
   #paused = false;
   #backlog: Array<() => void> = [];
   #syncing = false;
@@ -73,7 +83,7 @@ export class SimHost {
   start(): void {
     const { disk } = this;
     const context = this.#context;
-    this.#incarnation++;
+    this.#lives++;
     this.machine = disk.contents;
     const apart = context.flaw === "applied_index_apart_from_data";
     const entries = disk.logAboveSnapshot();
@@ -84,6 +94,7 @@ export class SimHost {
       snapshot: disk.snapshot,
       entries,
       applied: Math.max(applied, disk.snapshot.index),
+      repairing: this.repairing,
     });
     context.note(() => `node ${this.id} starts`);
     this.#observer.started(this.raft, disk.snapshot, entries);
@@ -101,7 +112,7 @@ export class SimHost {
     else if (fate === "torn") coverage.crashesTorn++;
     else coverage.crashesLost++;
     this.raft = undefined;
-    this.#incarnation++;
+    this.#lives++;
     this.#paused = false;
     this.#backlog = [];
     this.#syncing = false;
@@ -110,6 +121,7 @@ export class SimHost {
     this.#writes.clear();
     this.#asked.clear();
     this.#reads = [];
+    this.#repairTo = never;
   }
 
   wipe(): void {
@@ -117,6 +129,15 @@ export class SimHost {
     this.gone = this.#context.flaw !== "wiped_disk_returns";
     // What it held once counts as held: the loss of one disk is what the others are for.
     if (!this.gone) this.disk = new SimDisk(this.#context.firstConfiguration, emptyMachine);
+  }
+
+  /** A crash after which synced entries cannot be read any more. */
+  rot(): void {
+    this.crash();
+    this.incarnation++;
+    this.repairing = this.#context.flaw !== "rot_unnoticed";
+    this.disk.rot(this.#context.random.disk);
+    this.#context.coverage.logsRotted++;
   }
 
   pause(): void {
@@ -136,13 +157,16 @@ export class SimHost {
     // What was missed in a pause is not made up for: one tick at the next beat.
     if (this.raft === undefined || this.#paused) return;
     this.raft.tick();
+    // Whoever is in repair asks, until an answer is applied, how far it has to come.
+    if (this.repairing) this.raft.readIndex(repairContext);
     this.turn();
     if (this.raft) this.#observer.ticked(this.raft);
   }
 
   receive(parcel: Parcel): void {
     this.#whenAwake(() => {
-      const { message, contents } = parcel;
+      const { message, contents, incarnation } = parcel;
+      if (incarnation !== this.#context.incarnationOf(message.from)) return;
       if (message.type === "snapshot" && contents) {
         this.#received.set(message.snapshot.index, contents);
       }
@@ -227,7 +251,17 @@ export class SimHost {
     }
     this.#observer.observe(raft);
     this.#serveReads();
+    this.#endRepair(raft);
     this.#snapshot(raft);
+  }
+
+  #endRepair(raft: Raft): void {
+    if (!this.repairing || this.machine.index < this.#repairTo) return;
+    if (raft.persisted < this.#repairTo) return;
+    this.repairing = false;
+    this.#repairTo = never;
+    this.#context.coverage.logsRepaired++;
+    raft.setRepairing(false);
   }
 
   #turnSoon(): void {
@@ -238,9 +272,9 @@ export class SimHost {
     }
     if (this.#turnPlanned) return;
     this.#turnPlanned = true;
-    const incarnation = this.#incarnation;
+    const life = this.#lives;
     queue.after(random.schedule.below(8), () => {
-      if (incarnation !== this.#incarnation) return;
+      if (life !== this.#lives) return;
       this.#turnPlanned = false;
       this.turn();
     });
@@ -267,6 +301,7 @@ export class SimHost {
     this.#observer.observe(raft);
     for (const entry of ready.committed) this.#apply(raft, entry);
     for (const { context, index } of ready.readStates) {
+      if (context === repairContext && this.repairing) this.#repairTo = index;
       const operation = this.#asked.get(context);
       this.#asked.delete(context);
       if (operation) this.#reads.push({ index, operation });
@@ -288,12 +323,12 @@ export class SimHost {
     if (this.#syncing || this.disk.pending.length === 0) return;
     this.#syncing = true;
     const count = this.disk.pending.length;
-    const incarnation = this.#incarnation;
+    const life = this.#lives;
     const hung = Math.max(0, this.hungUntil - queue.now);
     const syncMsMax = this.calm ? Math.min(swarm.syncMsMax, calmSyncMsMax) : swarm.syncMsMax;
     queue.after(hung + random.disk.below(syncMsMax + 1), () => {
       this.#whenAwake(() => {
-        if (incarnation === this.#incarnation) this.#endSync(count);
+        if (life === this.#lives) this.#endSync(count);
       });
     });
   }
@@ -379,12 +414,10 @@ export class SimHost {
   #emit(message: Message): void {
     const { network, coverage } = this.#context;
     this.#observer.emitted(message, this.disk, this.raft?.role ?? "follower");
-    if (message.type !== "snapshot") {
-      network.send({ message, contents: undefined });
-      return;
-    }
-    coverage.snapshotsSent++;
-    network.send({ message, contents: this.disk.contents });
+    const isSnapshot = message.type === "snapshot";
+    if (isSnapshot) coverage.snapshotsSent++;
+    const contents = isSnapshot ? this.disk.contents : undefined;
+    network.send({ message, contents, incarnation: this.incarnation });
   }
 
   #whenAwake(run: () => void): void {

@@ -11,7 +11,12 @@ import type { EventQueue } from "./queue.ts";
 import type { Swarm } from "./swarm.ts";
 
 /** A message under way; a snapshot travels with its contents. */
-export type Parcel = { readonly message: Message; readonly contents: MachineState | undefined };
+export type Parcel = {
+  readonly message: Message;
+  readonly contents: MachineState | undefined;
+  /** Incarnation of the sender's log: what it said before it lost entries is not believed. */
+  readonly incarnation: number;
+};
 
 /** After healing: well below an election time-out, so that a change of leader is a fault. */
 const calmDelayMsMax = 20;

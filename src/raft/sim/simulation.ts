@@ -106,6 +106,7 @@ class Simulation {
       timeouts: root.split("timeouts"),
       random: { disk: root.split("disk"), schedule: root.split("schedule") },
       note: (text) => this.#note(text),
+      incarnationOf: (node) => this.#hosts.get(node)?.incarnation ?? 0,
       holds: (node, index, term) => this.#hosts.get(node)?.disk.holds(index, term) ?? false,
     };
     this.#random = { work: root.split("work"), clock: root.split("clock") };

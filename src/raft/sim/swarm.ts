@@ -22,6 +22,7 @@ export const faultNames = [
   "pause",
   "slowdisk",
   "wipe",
+  "rot",
   "jump",
   "drift",
   "member",

@@ -467,6 +467,65 @@ describe("snapshots", () => {
   });
 });
 
+describe("a log that lost what it had acknowledged", () => {
+  const lost = boot([1, 2, 3], {
+    hardState: { term: 3, vote: 0, commit: 1 },
+    entries: [empty(1, 1)],
+    repairing: true,
+  });
+
+  test("gives no vote and no pre-vote, and does not campaign", () => {
+    const raft = new Raft(1, settings, longest, lost);
+    for (const type of ["vote", "pre-vote"] as const) {
+      const request = { type, from: 2, to: 1, term: 4, lastIndex: 9, lastTerm: 3, transfer: true };
+      raft.step(request);
+      const sent = finish(raft).flatMap((each) => [...each.messages, ...each.messagesAfterSync]);
+      expect(sent).toMatchObject([{ type: `${type}-resp`, granted: false, term: 4 }]);
+    }
+    expect(raft.campaign()).toMatchObject({ reason: "repairing" });
+    raft.step({ type: "timeout-now", from: 2, to: 1, term: 4 });
+    for (let ticks = 0; ticks < 20; ticks++) raft.tick();
+    expect([raft.role, raft.term]).toEqual(["follower", 4]);
+  });
+
+  test("takes and acknowledges entries, and votes again once the host says so", () => {
+    const raft = new Raft(1, settings, longest, lost);
+    raft.step(append(3, 1, 1, [empty(2, 3)]));
+    const answers = finish(raft).flatMap((each) => each.messagesAfterSync);
+    expect(answers).toMatchObject([{ type: "append-resp", rejected: false, index: 2 }]);
+    raft.setRepairing(false);
+    expect(raft.status().repairing).toBe(false);
+    expect(raft.campaign().accepted).toBe(true);
+  });
+
+  test("costs a leader its office", () => {
+    const raft = leaderOf([1]);
+    raft.setRepairing(true);
+    expect(raft.role).toBe("follower");
+  });
+
+  test("is fed from the beginning by a leader that resets it", () => {
+    const raft = leaderOf([1, 2]);
+    accept(raft, 2, 1);
+    finish(raft);
+    raft.resetPeer(2);
+    expect(raft.status().peers[0]).toMatchObject({ state: "probe", match: 0, active: true });
+    raft.resetPeer(99);
+    expect(raft.status().peers).toHaveLength(1);
+  });
+});
+
+describe("the hard state", () => {
+  test("names a commit index only for entries that are durable here already", () => {
+    const raft = new Raft(1, settings, longest, boot([1, 2, 3]));
+    raft.step({ ...append(1, 0, 0, [empty(1, 1)]), commit: 1 } as Message);
+    const first = raft.ready() as Ready;
+    expect([raft.commit, first.hardState?.commit, first.mustSync]).toEqual([1, 0, true]);
+    raft.advance({ persisted: first.number });
+    expect(raft.ready()).toMatchObject({ hardState: { commit: 1 }, mustSync: false });
+  });
+});
+
 describe("a host that cannot serve", () => {
   test("steps down without a new term, and its readers are told", () => {
     const raft = leaderOf([1, 2]);
