@@ -61,10 +61,35 @@ describe("what a leader knows of a peer", () => {
     expect([peer.flights.length, peer.next, peer.nudge]).toEqual([0, 5, false]);
   });
 
+  test("a change of state begins with an empty flow", () => {
+    const changes = [
+      (peer: Progress) => becomeProbe(peer, 3),
+      becomeReplicate,
+      (peer: Progress) => becomeSnapshot(peer, 9),
+    ];
+    for (const change of changes) {
+      const peer = replicating(4);
+      noteSent(peer, 7, 30);
+      Object.assign(peer, { probeSent: true, nudge: true, snapshotElapsed: 5 });
+      change(peer);
+      const { probeSent, nudge, snapshotElapsed, flights, flightBytes } = peer;
+      expect({ probeSent, nudge, snapshotElapsed, flights, flightBytes }).toEqual({
+        probeSent: false,
+        nudge: false,
+        snapshotElapsed: 0,
+        flights: [],
+        flightBytes: 0,
+      });
+      expect(peer.next).toBeGreaterThan(peer.match);
+    }
+  });
+
   test("match never falls", () => {
     const peer = replicating(9);
     noteAccepted(peer, 4, 0);
     expect([peer.match, peer.next]).toEqual([9, 10]);
+    noteAccepted(peer, 20, 0);
+    expect([peer.match, peer.next]).toEqual([20, 21]);
   });
 
   test("a refusal older than the last acceptance is ignored", () => {

@@ -455,7 +455,8 @@ describe("snapshots", () => {
     const raft = leaderOf([1, 2, 3]);
     accept(raft, 2, 1);
     finish(raft);
-    raft.takeSnapshot(1);
+    expect(raft.takeSnapshot(1)).toMatchObject({ index: 1, term: 1, configurationIndex: 0 });
+    expect(raft.takeSnapshot(1)).toMatchObject({ reason: "bad_index" });
     expect(raft.compact(1).accepted).toBe(true);
     raft.noteUnreachable(3);
     const sent = finish(raft).flatMap((each) => each.messages);
