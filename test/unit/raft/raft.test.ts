@@ -347,6 +347,15 @@ describe("messages that should not be", () => {
     expect(raft.role).toBe("candidate");
   });
 
+  test("a pre-candidate asks once per time-out", () => {
+    const raft = new Raft(1, { ...settings, preVote: true }, longest, boot([1, 2]));
+    const asked = (ticks: number): number => {
+      for (let tick = 0; tick < ticks; tick++) raft.tick();
+      return finish(raft).flatMap((ready) => ready.messages).length;
+    };
+    expect([asked(4), asked(1), asked(4), asked(1)]).toEqual([0, 1, 0, 1]);
+  });
+
   test("an append from below the cut is answered with what is committed", () => {
     const { snapshot } = boot([1, 2]);
     const raft = new Raft(
