@@ -54,6 +54,7 @@ async function main() {
     const name = words[at].replace(/^--/, "");
     if (name === "list") options.list = true;
     else if (name === "only") options.only = words[++at] ?? "";
+    else if (name === "again") options.again = readSurvivors(words[++at]);
     else if (name === "seeds" || name === "jobs") options[name] = Number(words[++at]);
     else {
       console.error(
@@ -65,7 +66,9 @@ async function main() {
   const { parseAst } = await import("vite");
   const wanted = options.only.split(",");
   const mutants = [...mechanical(parseAst), ...fieldFaults()].filter((mutant) =>
-    wanted.some((text) => mutant.name.includes(text)),
+    options.again
+      ? options.again.has(mutant.name)
+      : wanted.some((text) => mutant.name.includes(text)),
   );
   if (options.list) {
     for (const mutant of mutants) console.log(mutant.name);
@@ -74,6 +77,14 @@ async function main() {
   }
   const survivors = await runAll(mutants, options);
   report(mutants, survivors);
+}
+
+function readSurvivors(log) {
+  const lines = readFileSync(log, "utf8").split("\n");
+  const mark = "survived: ";
+  return new Set(
+    lines.filter((line) => line.startsWith(mark)).map((line) => line.slice(mark.length)),
+  );
 }
 
 function mechanical(parseAst) {

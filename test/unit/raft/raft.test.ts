@@ -259,6 +259,54 @@ describe("limits", () => {
   });
 });
 
+describe("reads", () => {
+  const ask = (context: string): Message => ({
+    type: "read-index",
+    from: 2,
+    to: 1,
+    term: 1,
+    context,
+  });
+
+  test("of other nodes count against the limit, and only a leader takes them", () => {
+    const raft = leaderOf([1, 2], { readsMax: 1 });
+    raft.step(ask("a"));
+    raft.step(ask("b"));
+    expect(raft.status().readsWaiting).toBe(1);
+    const follower = new Raft(
+      1,
+      settings,
+      longest,
+      boot([1, 2], { hardState: { term: 1, vote: 0, commit: 0 } }),
+    );
+    follower.step(ask("a"));
+    expect(follower.status().readsWaiting).toBe(0);
+  });
+
+  test("wait for the index that was committed when they came, not for a later one", () => {
+    const raft = leaderOf([1, 2]);
+    accept(raft, 2, 1);
+    finish(raft);
+    raft.propose([command(1)]);
+    finish(raft);
+    raft.readIndex("a");
+    accept(raft, 2, 2);
+    finish(raft);
+    raft.step({ type: "heartbeat-resp", from: 2, to: 1, term: 1, round: 1 });
+    const states = finish(raft).flatMap((ready) => ready.readStates);
+    expect([raft.commit, states]).toEqual([2, [{ context: "a", index: 1 }]]);
+  });
+
+  test("an answer to a round that has not begun is not believed", () => {
+    const raft = leaderOf([1, 2]);
+    accept(raft, 2, 1);
+    finish(raft);
+    raft.step({ type: "heartbeat-resp", from: 2, to: 1, term: 1, round: 9 });
+    raft.readIndex("a");
+    expect(finish(raft).flatMap((ready) => ready.readStates)).toEqual([]);
+  });
+});
+
 describe("refusals say why", () => {
   test("by reason, with the leader where one is known", () => {
     const follower = new Raft(1, settings, longest, boot([1, 2, 3]));
@@ -347,6 +395,16 @@ describe("messages that should not be", () => {
     expect(raft.role).toBe("candidate");
   });
 
+  test("a leader sends heartbeats at its own pace", () => {
+    const raft = leaderOf([1, 2], { heartbeatTicks: 2, electionTicks: 9 });
+    const beats = (ticks: number): number => {
+      for (let tick = 0; tick < ticks; tick++) raft.tick();
+      const sent = finish(raft).flatMap((ready) => ready.messages);
+      return sent.filter((message) => message.type === "heartbeat").length;
+    };
+    expect([beats(1), beats(1), beats(1), beats(3)]).toEqual([0, 1, 0, 2]);
+  });
+
   test("a pre-candidate asks once per time-out", () => {
     const raft = new Raft(1, { ...settings, preVote: true }, longest, boot([1, 2]));
     const asked = (ticks: number): number => {
@@ -391,6 +449,17 @@ describe("snapshots", () => {
     raft.campaign();
     raft.step({ type: "snapshot", from: 2, to: 1, term: 1, snapshot: received });
     expect([raft.role, raft.leader, raft.commit]).toEqual(["follower", 2, 5]);
+  });
+
+  test("one that changes neither term nor vote must be synced all the same", () => {
+    const raft = new Raft(1, settings, longest, boot([1, 2]));
+    raft.step({ type: "heartbeat", from: 2, to: 1, term: 1, commit: 0, round: 0 });
+    finish(raft);
+    raft.step({ type: "snapshot", from: 2, to: 1, term: 1, snapshot: received });
+    const ready = raft.ready() as Ready;
+    expect([ready.hardState, ready.mustSync, raft.persisted]).toEqual([undefined, true, 0]);
+    raft.advance({ persisted: ready.number });
+    expect(raft.persisted).toBe(5);
   });
 
   test("one that agrees with the log commits up to it and cuts nothing", () => {
