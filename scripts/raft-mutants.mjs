@@ -1,4 +1,6 @@
-// npm run raft:mutants -- [--only TEXT,...] [--seeds K] [--jobs J] [--list]
+// npm run raft:mutants -- [--only TEXT,...] [--again LOG] [--seeds K] [--jobs J] [--list]
+// `--again` takes only what survived according to the output of an earlier run.
+//
 // Breaks the Raft core in every small way, one at a time, and sees whether conversations,
 // simulator and unit tests notice (docs/raft-testing.md). Works on a copy of the built JavaScript.
 //

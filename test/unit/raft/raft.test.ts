@@ -405,6 +405,25 @@ describe("messages that should not be", () => {
     expect([beats(1), beats(1), beats(1), beats(3)]).toEqual([0, 1, 0, 2]);
   });
 
+  test("a peer that holds and knows everything gets nothing but heartbeats", () => {
+    const raft = leaderOf([1, 2]);
+    accept(raft, 2, 1, 1);
+    finish(raft);
+    const answer = (): string[] => {
+      raft.step({ type: "heartbeat-resp", from: 2, to: 1, term: 1, round: 0 });
+      return finish(raft).flatMap((ready) => ready.messages.map((message) => message.type));
+    };
+    expect(answer()).toEqual([]);
+    raft.propose([command(1)]);
+    finish(raft);
+    expect(answer()).toEqual(["append"]);
+    accept(raft, 2, 2, 1);
+    finish(raft);
+    expect(answer()).toEqual(["append"]);
+    accept(raft, 2, 2, 2);
+    expect(answer()).toEqual([]);
+  });
+
   test("a pre-candidate asks once per time-out", () => {
     const raft = new Raft(1, { ...settings, preVote: true }, longest, boot([1, 2]));
     const asked = (ticks: number): number => {
