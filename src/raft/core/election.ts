@@ -77,7 +77,7 @@ export function onVoteDurable(state: RaftState, term: number, vote: NodeId): voi
 function countVote(state: RaftState, from: NodeId, granted: boolean): void {
   if (!state.votes.has(from)) state.votes.set(from, granted);
   const result = voteResult(voters(state), state.votes);
-  if (result === "lost") becomeFollower(state, state.term, noNode);
+  if (result === "lost") becomeFollower(state, state.term);
   if (result !== "won") return;
   if (state.role === "precandidate") startVote(state, false);
   else becomeLeader(state);

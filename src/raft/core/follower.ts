@@ -17,7 +17,7 @@ import type {
 
 /** A sign of life from the leader of this term. */
 export function heardLeader(state: RaftState, leader: NodeId): void {
-  if (state.role !== "follower") becomeFollower(state, state.term, leader);
+  if (state.role !== "follower") becomeFollower(state, state.term);
   state.leader = leader;
   state.electionElapsed = 0;
 }

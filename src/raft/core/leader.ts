@@ -85,7 +85,7 @@ export function tickLeader(state: RaftState): void {
   if (state.electionElapsed >= electionTicks) {
     state.electionElapsed = 0;
     if (state.settings.checkQuorum && !hearsQuorum(state)) {
-      becomeFollower(state, state.term, noNode);
+      becomeFollower(state, state.term);
       return;
     }
     for (const peer of state.peers.values()) peer.active = false;
@@ -107,7 +107,7 @@ export function leaveOffice(state: RaftState): void {
     if (match > longest) [heir, longest] = [node, match];
   }
   sendTimeoutNow(state, heir);
-  becomeFollower(state, state.term, noNode);
+  becomeFollower(state, state.term);
 }
 
 function hearsQuorum(state: RaftState): boolean {

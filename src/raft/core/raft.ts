@@ -117,7 +117,7 @@ export class Raft {
   /** Leaves office, for a host that cannot serve: a disk that hangs, a shutdown. */
   stepDown(): void {
     const state = this.#state;
-    if (state.role === "leader") becomeFollower(state, state.term, noNode);
+    if (state.role === "leader") becomeFollower(state, state.term);
   }
 
   /**
@@ -254,20 +254,20 @@ export class Raft {
       case "vote":
       case "pre-vote":
         if (!message.transfer && sticksToLeader(state, message.from)) return false;
-        if (message.type === "vote") becomeFollower(state, message.term, noNode);
+        if (message.type === "vote") becomeFollower(state, message.term);
         return true;
       case "append":
       case "heartbeat":
       case "snapshot":
       case "timeout-now":
-        becomeFollower(state, message.term, message.from);
+        becomeFollower(state, message.term);
         return true;
       default:
         // A grant names a term that has not begun. Answers of a node we removed change nothing:
         // it would depose us for ever.
         if (message.type === "pre-vote-resp" && message.granted) return true;
         if (!isPeer(state, message.from)) return false;
-        becomeFollower(state, message.term, noNode);
+        becomeFollower(state, message.term);
         return true;
     }
   }

@@ -133,7 +133,6 @@ function sendSnapshot(state: RaftState, peer: Progress): void {
   // A peer that is down would cost a snapshot per time-out: wait for a sign of life.
   if (!peer.active) {
     becomeProbe(peer, peer.next);
-    peer.probeSent = true;
     return;
   }
   const { snapshot, id: from, term } = state;

@@ -11,16 +11,15 @@ import { createProgress, type Progress } from "./progress.ts";
 import { drawElectionTimeout, type RaftState } from "./state.ts";
 import { type Entry, type NodeId, noNode } from "./types.ts";
 
-export function becomeFollower(state: RaftState, term: number, leader: NodeId): void {
+/** Of no leader as yet. */
+export function becomeFollower(state: RaftState, term: number): void {
   reset(state, term);
   state.role = "follower";
-  state.leader = leader;
 }
 
 /** Asks whether an election could be won, without disturbing anybody. */
 export function becomePrecandidate(state: RaftState): void {
   assert(state.role !== "leader", "a leader does not stand for election");
-  loseReads(state);
   state.role = "precandidate";
   state.leader = noNode;
   state.votes = new Map();
@@ -56,9 +55,6 @@ export function appendOwn(state: RaftState, entry: Entry): void {
   syncPeers(state);
   // A newcomer gets one interval before its silence counts.
   for (const peer of state.peers.values()) if (!known.has(peer.node)) peer.active = true;
-  if (state.transfer && !state.configurations.newest.voters.includes(state.transfer.to)) {
-    state.transfer = undefined;
-  }
 }
 
 function syncPeers(state: RaftState): void {

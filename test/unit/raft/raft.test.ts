@@ -235,6 +235,20 @@ describe("limits", () => {
     raft.propose([command(18)]);
     expect(raft.propose([command(18)]).accepted).toBe(true);
     expect(raft.proposeMembership({ op: "add", node: 3 }).accepted).toBe(true);
+    // A newcomer has one interval before its silence counts.
+    expect(raft.status().peers.map((peer) => peer.active)).toEqual([true, true]);
+    expect(raft.status().peers[1]).toMatchObject({ node: 3, match: 0, state: "probe" });
+  });
+
+  test("a window of bytes holds back what does not fit until it is acknowledged", () => {
+    const raft = leaderOf([1, 2], { inflightBytesMax: 100, appendEntriesMax: 1 });
+    accept(raft, 2, 1);
+    finish(raft);
+    raft.propose([command(30), command(30), command(30)]);
+    const sent = (): number => finish(raft).flatMap((ready) => ready.messages).length;
+    expect([sent(), raft.status().peers[0]?.inflightBytes]).toEqual([2, 124]);
+    accept(raft, 2, 2);
+    expect(sent()).toBe(1);
   });
 
   test("reads and members beyond the limit are refused", () => {
