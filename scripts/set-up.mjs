@@ -177,7 +177,17 @@ export function become(args, environment = {}) {
       if (!(signal === "SIGINT" && process.stdin.isTTY)) child.kill(signal);
     });
   }
+  if (process.env.npm_lifecycle_event !== undefined) stopWithNpm(child);
   child.on("exit", (code, signal) => {
     process.exit(code ?? 128 + (constants.signals[signal] ?? 0));
   });
+}
+
+// npm passes a signal to the shell between us, which dies of it and tells nobody: without npm's shell
+// the program would run on unseen.
+function stopWithNpm(child) {
+  const shell = process.ppid;
+  setInterval(() => {
+    if (process.ppid !== shell) child.kill("SIGTERM");
+  }, 250).unref();
 }

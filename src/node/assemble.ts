@@ -1,4 +1,4 @@
-// The seam between a node's shell and what it serves. `startNode` brings configuration, data
+// The seam between a node's shell and what it serves. `composeNode` brings configuration, data
 // directory and components; an `Assemble` builds the rooms above them (log, store, sessions,
 // broker), opens the listeners when they are ready to serve, and owns all of it until `close`.
 

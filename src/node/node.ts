@@ -18,7 +18,7 @@ export type RunningNode = {
   readonly listeners: readonly BoundListener[];
   readonly store: Store;
   readonly dataDir: Omit<DataDir, "close">;
-  /** From the call of `startNode` until everything accepts. */
+  /** From the call of `composeNode` until everything accepts. */
   readonly readyMs: number;
   /**
    * Resolves with the first error after which the node acknowledges nothing more; never otherwise.
@@ -34,7 +34,7 @@ export type RunningNode = {
 };
 
 /** @throws NODE_* with a sentence for the operator, or what a room above refused to start with. */
-export async function startNode(
+export async function composeNode(
   settings: Settings,
   components: Components,
   assemble: Assemble,

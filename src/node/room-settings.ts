@@ -57,6 +57,7 @@ export function storeSettings(settings: Settings, paths: DataPaths): StoreSettin
     writeBufferBytesMax: groups.default.writeBufferBytes,
     pendingBytesMax: log.pendingBytesMax,
     blockCacheBytesMax: store.blockCacheBytes,
+    openSlabsMax: store.openSlabs,
     lts: {
       ...lts,
       thresholds: [layoutOptions.rootThreshold, layoutOptions.threshold],

@@ -19,7 +19,7 @@ export type EvidenceItem = {
   readonly packetId: number;
 };
 
-/** Told when the taking of an id is durable, or why it never will be. */
+/** Told when the taking or release of an id is durable, or why it never will be. */
 type Waiter = (error: CodedError | undefined) => void;
 
 /** Proposed: somebody may wait for it. Applied: durable. */
@@ -40,6 +40,8 @@ type DirtyRows = Map<string, Map<number, boolean>>;
 
 export type Decision = "new" | "repeat_applied" | "repeat_pending";
 
+export type ReleaseDecision = "new" | "pending" | "unknown";
+
 const taken = Buffer.from([1]);
 
 export class EvidenceTable {
@@ -47,6 +49,8 @@ export class EvidenceTable {
   readonly #owners = new Map<string, Owner>();
   /** Takings on their way, by row name, oldest first: an id may be released before it is durable. */
   readonly #takings = new Map<string, Taking[]>();
+  /** Releases on their way, by row name, oldest first, with those who repeated them. */
+  readonly #releases = new Map<string, Waiter[][]>();
   /** What the next checkpoint writes. */
   #dirty: DirtyRows = new Map();
   #flushing: DirtyRows | undefined;
@@ -101,12 +105,24 @@ export class EvidenceTable {
     return "new";
   }
 
-  /** False when the id was not taken. */
-  decideRelease(item: EvidenceItem): boolean {
+  /**
+   * "new": the caller proposes the release in the same turn. A repeat of one that is on its way is
+   * told by `onDurable`, and not before: the publisher may use the id again when it is told.
+   */
+  decideRelease(item: EvidenceItem, onDurable: Waiter): ReleaseDecision {
     const owner = this.#owner(item.publisher, item);
-    if (!owner.ids.delete(item.packetId)) return false;
-    owner.proposed++;
-    return true;
+    const name = itemName(item);
+    const releases = this.#releases.get(name);
+    if (owner.ids.delete(item.packetId)) {
+      owner.proposed++;
+      if (releases === undefined) this.#releases.set(name, [[]]);
+      else releases.push([]);
+      return "new";
+    }
+    const last = releases?.at(-1);
+    if (last === undefined) return "unknown";
+    last.push(onDurable);
+    return "pending";
   }
 
   /** Ids to be removed with an incarnation that has ended; from now on it has to be opened again. */
@@ -130,7 +146,11 @@ export class EvidenceTable {
 
   applyReleased(item: EvidenceItem): void {
     this.#mark(item, item.packetId, false);
-    this.#countDown(item);
+    this.#settleRelease(item, undefined);
+  }
+
+  refuseReleased(item: EvidenceItem, error: CodedError): void {
+    this.#settleRelease(item, error);
   }
 
   /** `ids` are those of `decideEnd`. */
@@ -226,6 +246,16 @@ export class EvidenceTable {
     if (takings.length === 0) this.#takings.delete(name);
     taking.applied = error === undefined;
     for (const waiter of taking.waiters.splice(0)) waiter(error);
+    this.#countDown(item);
+  }
+
+  #settleRelease(item: EvidenceItem, error: CodedError | undefined): void {
+    const name = itemName(item);
+    const releases = this.#releases.get(name);
+    const waiters = releases?.shift();
+    if (releases === undefined || waiters === undefined) return; // replayed
+    if (releases.length === 0) this.#releases.delete(name);
+    for (const waiter of waiters) waiter(error);
     this.#countDown(item);
   }
 

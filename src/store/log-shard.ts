@@ -167,19 +167,20 @@ export class LogShard implements ShardMachine, ShardSource {
   release(item: EvidenceItem, done: (error: CodedError | undefined, known: boolean) => void): void {
     const failure = this.shard.failure;
     if (failure !== undefined) return done(failure, false);
+    const onDurable = (error: CodedError | undefined): void =>
+      this.shard.callSafely(() => done(error, true));
     try {
-      if (!this.evidence.decideRelease(item)) return done(undefined, false);
+      const decision = this.evidence.decideRelease(item, onDurable);
+      if (decision === "unknown") return done(undefined, false);
+      if (decision === "pending") return;
     } catch (error) {
       return done(asCodedError(error), false);
     }
-    this.shard.cook(
-      {
-        kind: logItemKind.release,
-        sizeBytes: smallItemBytes,
-        encode: (writer) => writeEvidence(writer, item),
-      },
-      (error) => done(error, true),
-    );
+    const encode = (writer: ByteWriter): void => writeEvidence(writer, item);
+    this.shard.cook({ kind: logItemKind.release, sizeBytes: smallItemBytes, encode }, (error) => {
+      if (error !== undefined) this.evidence.refuseReleased(item, error);
+      done(error, true);
+    });
   }
 
   /** Removes all evidence of an incarnation that has ended. Resolves when durable. */

@@ -186,6 +186,23 @@ describe("a refused start says why in a sentence and ends with", () => {
     }));
 });
 
+test("SIGHUP reads the configuration again: hot keys now, others at the next start", () =>
+  withTemporaryFolder(async (folder) => {
+    const file = join(folder, "f.yaml");
+    await writeFile(file, "logger: {level: warn}\n");
+    const args = ["--config", file];
+    await using broker = await startBroker({ dataDir: join(folder, "data"), args });
+    await writeFile(file, "logger: {level: debug}\nmqtt: {inflightMax: 7}\n");
+    process.kill(broker.pid, "SIGHUP");
+    await until(() => broker.stderr().includes("node.reloaded"), "reloaded");
+    expect(broker.stderr()).toContain("logger.level: warn -> debug");
+    expect(broker.stderr()).toContain("mqtt.inflightMax: 1000 -> 7");
+    await writeFile(file, "logger: {level: loud}\n");
+    process.kill(broker.pid, "SIGHUP");
+    await until(() => broker.stderr().includes("node.reload_refused"), "refused");
+    await connack(broker.port);
+  }));
+
 describe("a running node ends", () => {
   test.each(["SIGTERM", "SIGINT"] as const)("well and soon at %s", (signal) =>
     withTemporaryFolder(async (folder) => {

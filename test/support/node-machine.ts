@@ -12,9 +12,9 @@ import {
 import type { ClientOptions, MqttClient, OnMessage } from "../../src/cli/mqtt-client.ts";
 import { createConnector } from "../../src/cli/mqtt-connection.ts";
 import { MemoryDriver } from "../../src/kv/index.ts";
-import { assembleNode } from "../../src/node/assembly.ts";
 import { createSettings } from "../../src/node/config/config.ts";
-import { type RunningNode, startNode } from "../../src/node/node.ts";
+import { startNode } from "../../src/node/local.ts";
+import type { RunningNode } from "../../src/node/node.ts";
 
 const limitMs = 600_000;
 
@@ -41,19 +41,15 @@ export class NodeMachine {
   start(config: object = {}): Promise<RunningNode> {
     this.#process = this.clock.createProcess();
     const small = { log: { segmentBytes: "128KiB" }, data: { dir: "data" }, ...config };
-    return startNode(
-      createSettings(small),
-      {
-        clock: this.#process,
-        random: this.#random.split(`boot ${++this.#boots}`),
-        disk: this.disk.attach(),
-        kv: this.kv,
-        network: this.network.host(),
-        logger: this.#logger(),
-        phase: (name) => this.phases.push(name),
-      },
-      assembleNode,
-    );
+    return startNode(createSettings(small), {
+      clock: this.#process,
+      random: this.#random.split(`boot ${++this.#boots}`),
+      disk: this.disk.attach(),
+      kv: this.kv,
+      network: this.network.host(),
+      logger: this.#logger(),
+      phase: (name) => this.phases.push(name),
+    });
   }
 
   boot(config: object = {}): Promise<RunningNode> {

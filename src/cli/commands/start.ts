@@ -4,19 +4,20 @@
 import type { CodedError } from "../../base/index.ts";
 import {
   bannerLines,
+  type Config,
   createLineWriter,
   createLogger,
-  type LogLevel,
   type NodeLogger,
   type RunningNode,
   type Settings,
-  startLocalNode,
+  startNode,
   version,
   watchSignals,
 } from "../../node/index.ts";
 import type { Command, CommandInput, Io } from "../command.ts";
 import { configOf, configOptions } from "../config-options.ts";
 import { exitCodes } from "../exit-codes.ts";
+import { createReload } from "../reload.ts";
 import { reportError } from "../report.ts";
 import { killPhase, type Phase, watchTestSignals } from "../test-hooks.ts";
 
@@ -29,11 +30,15 @@ export const start: Command = {
     "start --config config/flagstone.yaml --set mqtt.publishWait=5s",
   ],
   run: async (input) => {
-    const { settings } = configOf(input);
+    const config = configOf(input);
     const phase = killPhase(input.io);
-    const logger = loggerFor(settings, input.io);
+    const logger = loggerFor(config.settings, input.io);
+    const read = (): Config => configOf(input);
+    const apply = ({ logger: { level } }: Settings): void => logger.setLevel(level);
+    const reload = createReload(config, { read, apply, logger });
     try {
-      return await runNode(settings, { logger, ...(phase === undefined ? {} : { phase }) }, input);
+      const hooks = phase === undefined ? {} : { phase };
+      return await runNode(config.settings, { logger, reload, ...hooks }, input);
     } finally {
       logger.flush();
     }
@@ -42,12 +47,13 @@ export const start: Command = {
 
 async function runNode(
   settings: Settings,
-  options: { readonly logger: NodeLogger; readonly phase?: Phase },
+  options: { readonly logger: NodeLogger; readonly reload: () => void; readonly phase?: Phase },
   { io }: CommandInput,
 ): Promise<number> {
-  const { logger } = options;
-  const stopAsked = stopRequested(io, logger);
-  const node = await startLocalNode(settings, options);
+  const { reload, ...components } = options;
+  const { logger } = components;
+  const stopAsked = stopRequested(io, logger, reload);
+  const node = await startNode(settings, components);
   watchTestSignals(io, node.store, logger);
   io.out(`${bannerLines(factsOf(node, io)).join("\n")}\n`);
   const ended = await Promise.race([stopAsked, node.failed]);
@@ -61,14 +67,11 @@ async function runNode(
 }
 
 /** Resolves with the first SIGTERM or SIGINT; a second one ends the process at once. */
-function stopRequested(io: Io, logger: NodeLogger): Promise<string> {
+function stopRequested(io: Io, logger: NodeLogger, reload: () => void): Promise<string> {
   return new Promise((resolve) => {
     const endNow = (): void => {
       logger.flush();
       io.exitNow(exitCodes.failed);
-    };
-    const reload = (): void => {
-      logger.warn("node.reload_refused", { reason: "this version reads its file at start only" });
     };
     watchSignals({ stop: resolve, endNow, reload }, io.signals);
   });
@@ -91,7 +94,7 @@ function loggerFor(settings: Settings, io: Io): NodeLogger {
   const { level, format } = settings.logger;
   const writer = createLineWriter(2);
   const chosen = format === "auto" ? (io.isTerminal ? "pretty" : "json") : format;
-  const logger = createLogger({ level: level as LogLevel, format: chosen, write: writer.write });
+  const logger = createLogger({ level, format: chosen, write: writer.write });
   return {
     ...logger,
     flush: () => {

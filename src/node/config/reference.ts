@@ -33,7 +33,8 @@ or \`Bytes\` also takes the bare number. Lists in the environment or a flag: one
 **0** has one meaning a key. Where a limit can be lifted, 0 lifts it ("no limit"); where it cannot,
 0 is refused; where 0 is an amount like any other, the row says what it does.
 
-**hot** keys take hold in a running node, **restart** keys at the next start.`;
+**hot** keys take hold when SIGHUP makes a running node read its configuration again, **restart**
+keys at the next start. With a fault in it, nothing changes.`;
 
 function section(path: string, entry: Entry): string {
   if (entry.node === "field") return table(path, { [path]: entry });

@@ -76,7 +76,8 @@ export class MapSlab {
     const start = encodeMapKey(prefix);
     const { afterKey, countMax } = options;
     const from = afterKey === undefined ? { gte: start } : { gt: encodeMapKey(afterKey) };
-    const cursor = await this.#kv.cursor({ ...from, lt: prefixEnd(start) });
+    const end = start.length === 0 ? {} : { lt: prefixEnd(start) };
+    const cursor = await this.#kv.cursor({ ...from, ...end });
     const entries: MapEntry[] = [];
     try {
       while (entries.length < countMax) {

@@ -272,7 +272,7 @@ export class SubscriberState implements Subscriber, UseOwner {
         continue;
       }
       const untilUs = Math.min(source.appliedUs, missed?.fromUs ?? Number.POSITIVE_INFINITY);
-      const span = { afterUs: reader.positionUs, untilUs };
+      const span = { afterUs: this.#wantedAfter(reader), untilUs };
       return new ShardCursor(source, [...this.#uses.values()], span);
     }
   }

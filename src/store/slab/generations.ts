@@ -54,8 +54,6 @@ export const layoutName = "log-v1";
 const firstUs = 1;
 /** Spans remembered; above it the oldest two become one. */
 const droppedSpansMax = 1_000;
-/** A slab may be closed between being found and being read, by the limit on open ones. */
-const fetchAttemptsMax = 4;
 
 /** What says that a slab cannot be used, not that the machine is in trouble. */
 const damageCodes = new Set([
@@ -250,15 +248,16 @@ export class Generations {
   }
 
   async fetch(ref: TtvRef): Promise<Ttv | undefined> {
-    for (let attempt = 1; ; attempt++) {
-      const generation = this.#table.readable().find((each) => each.number === ref.generation);
-      if (generation === undefined) return undefined;
-      try {
-        const slab = this.#slabs.get(ref.generation) ?? (await this.#openSealed(generation));
-        return slab === undefined ? undefined : await fetchFrom(slab, ref);
-      } catch (error) {
-        if (!isCodedError(error, "KV_CLOSED") || attempt >= fetchAttemptsMax) throw error;
-      }
+    const isReadable = (each: Generation): boolean => each.number === ref.generation;
+    const generation = this.#table.readable().find(isReadable);
+    if (generation === undefined) return undefined;
+    try {
+      const slab = this.#slabs.get(ref.generation) ?? (await this.#openSealed(generation));
+      return slab === undefined ? undefined : await fetchFrom(slab, ref);
+    } catch (error) {
+      // Dropped while it was read.
+      if (!this.#table.readable().some(isReadable)) return undefined;
+      throw error;
     }
   }
 
@@ -336,7 +335,7 @@ export class Generations {
       const span = { generation: number, fromUs, toUs, writtenUs: toUs };
       const slab = this.#makeSlab(stores, lts, span);
       this.#slabs.set(number, slab);
-      this.#limit(slab);
+      this.#parts.openSlabs.used(slab);
       return slab;
     } catch (error) {
       if (!isDamage(error)) throw error;
@@ -377,12 +376,20 @@ export class Generations {
         onSealed: (stream, ttvs, sizeBytes) => {
           this.#table.count(span.generation, stream, { ttvs, sizeBytes });
         },
-        onUsed: () => openSlabs.used(slab),
+        onUsed: () => {
+          if (this.#isSealed(span.generation)) openSlabs.used(slab);
+        },
         countOf: (stream) => this.#countOf(span.generation, stream),
       },
       span,
     );
     return slab;
+  }
+
+  #isSealed(number: number): boolean {
+    return this.#table.generations.some(
+      (each) => each.number === number && each.state === "sealed",
+    );
   }
 
   #countOf(number: number, stream: number): number {
@@ -418,7 +425,7 @@ export class Generations {
     for (const number of sealing) {
       this.#table.finishSeal(number);
       const slab = this.#slabs.get(number);
-      if (slab !== undefined) this.#limit(slab);
+      if (slab !== undefined) this.#parts.openSlabs.used(slab);
     }
     for (const number of leaving) {
       const isDamaged = this.#dropped.get(number)?.reason === "damaged";
@@ -427,14 +434,6 @@ export class Generations {
         isDamaged ? this.#folders.setAside(number) : this.#folders.remove(number),
       );
     }
-  }
-
-  /** Counts a sealed slab among the open ones, of which the least used is closed. */
-  #limit(slab: LogSlab): void {
-    const { generation } = slab;
-    this.#parts.openSlabs.add(slab, () => {
-      if (this.#slabs.get(generation) === slab) this.#goAway(generation, () => Promise.resolve());
-    });
   }
 
   #goAway(number: number, then: () => Promise<void>): void {

@@ -140,6 +140,11 @@ export class LogSlab implements SlabSource {
     await this.#parts.stores.sync();
   }
 
+  /** Closes the stores until the next read. REQUIRES: sealed, and wholly written. */
+  rest(): void {
+    this.#parts.stores.rest();
+  }
+
   /** What is not written yet stays in the log. */
   async close(): Promise<void> {
     this.#closed = true;

@@ -1,20 +1,22 @@
-// How many sealed slabs are open at once, over all shards: above the limit the one that was not
-// used for longest is closed. Whoever reads it then meets a closed store, and comes again.
+// How many sealed slabs are open at once, over all shards: above the limit the stores of the one
+// that was not used for longest are closed, until somebody reads it again.
 //
 // The slabs that are written to are always open and not counted.
 
 import { type Counters, createCounters } from "../../base/index.ts";
-import type { LogSlab } from "./log-slab.ts";
 
 export const openSlabsCounterHelp = {
-  slabsClosed: "sealed slabs closed to keep to the limit",
+  slabsRested: "sealed slabs whose stores were closed to keep to the limit",
 };
+
+/** Closes its stores for now; its next use opens them. */
+export type Restable = { rest(): void };
 
 export class OpenSlabs {
   readonly counters: Counters<typeof openSlabsCounterHelp> = createCounters(openSlabsCounterHelp);
   readonly #slabsMax: number;
-  /** Least used first, with what closes each. */
-  readonly #slabs = new Map<LogSlab, () => void>();
+  /** Least used first. */
+  readonly #slabs = new Set<Restable>();
 
   constructor(slabsMax: number) {
     this.#slabsMax = slabsMax;
@@ -24,24 +26,19 @@ export class OpenSlabs {
     return this.#slabs.size;
   }
 
-  add(slab: LogSlab, close: () => void): void {
-    this.#slabs.set(slab, close);
-    for (const [oldest, closeOldest] of this.#slabs) {
+  /** A sealed slab is used. */
+  used(slab: Restable): void {
+    this.#slabs.delete(slab);
+    this.#slabs.add(slab);
+    for (const oldest of this.#slabs) {
       if (this.#slabs.size <= this.#slabsMax) return;
       this.#slabs.delete(oldest);
-      this.counters.slabsClosed++;
-      closeOldest();
+      this.counters.slabsRested++;
+      oldest.rest();
     }
   }
 
-  used(slab: LogSlab): void {
-    const close = this.#slabs.get(slab);
-    if (close === undefined) return;
-    this.#slabs.delete(slab);
-    this.#slabs.set(slab, close);
-  }
-
-  remove(slab: LogSlab): void {
+  remove(slab: Restable): void {
     this.#slabs.delete(slab);
   }
 }

@@ -11,7 +11,7 @@ import {
 import type { Assemble, Components } from "../../../src/node/assemble.ts";
 import { createSettings } from "../../../src/node/config/config.ts";
 import { openListeners } from "../../../src/node/listeners.ts";
-import { startNode } from "../../../src/node/node.ts";
+import { composeNode } from "../../../src/node/node.ts";
 import type { Store } from "../../../src/store/index.ts";
 import { lockDriver } from "../../support/lock-driver.ts";
 
@@ -67,7 +67,7 @@ test("what assemble builds is closed before the data directory is given back", a
       },
     };
   };
-  const node = await clock.complete(startNode(settings, components, assemble));
+  const node = await clock.complete(composeNode(settings, components, assemble));
   expect(node.listeners).toHaveLength(1);
   expect(node.readyMs).toBeGreaterThan(0);
   await node.close();
@@ -81,7 +81,7 @@ test("a start that fails half way gives the data directory back and reports its 
   const assemble: Assemble = async () => {
     throw new Error("no room");
   };
-  await expect(clock.complete(startNode(settings, components, assemble))).rejects.toThrow(
+  await expect(clock.complete(composeNode(settings, components, assemble))).rejects.toThrow(
     "no room",
   );
   expect(kv.held.size).toBe(0);
@@ -94,7 +94,7 @@ test("the first failure settles `failed`, later ones do not", async () => {
     fail(new CodedError("LOG_FAILED", "internal", "second", {}));
     return { listeners: [], store: noStore, close: async () => undefined };
   };
-  const node = await clock.complete(startNode(settings, components, assemble));
+  const node = await clock.complete(composeNode(settings, components, assemble));
   const failure = await node.failed;
   expect(failure).toMatchObject({
     code: "NODE_FAILED",
@@ -111,8 +111,8 @@ test("two nodes in one process share nothing", async () => {
     store: noStore,
     close: async () => undefined,
   });
-  const one = await first.clock.complete(startNode(settings, first.components, assemble));
-  const two = await second.clock.complete(startNode(settings, second.components, assemble));
+  const one = await first.clock.complete(composeNode(settings, first.components, assemble));
+  const two = await second.clock.complete(composeNode(settings, second.components, assemble));
   await one.close();
   expect(second.kv.held.size).toBe(1);
   await two.close();

@@ -46,7 +46,10 @@ fs.copyFileSync("main.cjs", "dist/cli/main.cjs");
 /** A broker on paper: says how it was called, ends with 7, or at SIGTERM with 3. */
 const main = `
 const { argv, env } = process;
-process.on("SIGTERM", () => process.exit(3));
+process.on("SIGTERM", () => {
+  require("node:fs").writeFileSync("stopped", "");
+  process.exit(3);
+});
 console.log(JSON.stringify({ args: argv.slice(2), threads: env.UV_THREADPOOL_SIZE }));
 if (argv.includes("--wait")) setInterval(() => undefined, 1000);
 else process.exitCode = 7;
@@ -99,7 +102,9 @@ class Project {
   run(script: string, ...args: string[]) {
     const path = `${this.at("bin")}${delimiter}${process.env.PATH}`;
     const env = { ...process.env, PATH: path };
-    Reflect.deleteProperty(env, "UV_THREADPOOL_SIZE");
+    for (const name of ["UV_THREADPOOL_SIZE", "npm_lifecycle_event"]) {
+      Reflect.deleteProperty(env, name);
+    }
     const all = [...args];
     const nodeArgs = all[0]?.startsWith("--import") ? [all.shift() as string] : [];
     const child = spawn(process.execPath, [...nodeArgs, `scripts/${script}`, ...all], {
@@ -118,6 +123,13 @@ class Project {
       child.once("close", (code) => resolve({ code, stdout, stderr }));
     });
     return { child, done };
+  }
+}
+
+async function until(holds: () => boolean): Promise<void> {
+  for (let waited = 0; !holds(); waited += 20) {
+    if (waited > 10_000) throw new Error("it did not happen within 10 s");
+    await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }
 
@@ -154,6 +166,20 @@ test("a signal reaches the broker and its exit code comes back", () =>
     await new Promise((resolve) => child.stdout.once("data", resolve));
     child.kill("SIGTERM");
     expect((await done).code).toBe(3);
+  }));
+
+test("the broker stops with the shell that npm put between, which passes no signals on", () =>
+  inProject(async (project) => {
+    await project.run("build.mjs").done;
+    await project.run("start.mjs").done;
+    // The second command keeps the shell from becoming the first one.
+    const shell = spawn("sh", ["-c", `"${process.execPath}" scripts/start.mjs --wait; true`], {
+      cwd: project.root,
+      env: { ...process.env, npm_lifecycle_event: "start" },
+    });
+    await new Promise((resolve) => shell.stdout.once("data", resolve));
+    shell.kill("SIGTERM");
+    await until(() => existsSync(project.at("stopped")));
   }));
 
 test("a changed lock is installed again, a newer source is only built", () =>
