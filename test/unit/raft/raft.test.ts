@@ -222,13 +222,14 @@ describe("limits", () => {
     accept(raft, 2, 1);
     raft.propose([command(68)]);
     finish(raft);
+    raft.readIndex("a");
     raft.tick();
     raft.stepDown();
     raft.campaign();
     finish(raft);
     raft.step({ type: "vote-resp", from: 2, to: 1, term: 2, granted: true });
     finish(raft);
-    expect(raft.status().uncommittedBytes).toBe(100 + 32);
+    expect(raft.status()).toMatchObject({ uncommittedBytes: 100 + 32, readsWaiting: 0 });
     raft.tick();
     expect(finish(raft)).toEqual([]);
     raft.tick();
@@ -383,6 +384,12 @@ describe("waking up", () => {
     const changes = { entries: [empty(1, 4)], hardState: { term: 2, vote: 3, commit: 0 } };
     const { term, vote } = new Raft(1, settings, longest, boot([1, 2], changes)).status();
     expect([term, vote]).toEqual([4, 0]);
+  });
+
+  test("the vote of the current term is kept", () => {
+    const changes = { entries: [empty(1, 4)], hardState: { term: 4, vote: 3, commit: 0 } };
+    const { term, vote } = new Raft(1, settings, longest, boot([1, 2], changes)).status();
+    expect([term, vote]).toEqual([4, 3]);
   });
 
   test("changes in the log are in force at once", () => {
