@@ -35,9 +35,9 @@ export const systemClock: Clock = {
 };
 
 /**
- * Wall time in microseconds from a monotonic clock, which does not follow steps of the wall, and one
- * in milliseconds that does. A step is adopted when it is more than rounding, and then kept, so that
- * the rounding of `dateMs` does not make the time go to and fro.
+ * Wall time in microseconds from a monotonic clock, which does not follow steps of the wall, and
+ * one in milliseconds that does. A step is adopted when it is more than rounding, and then kept,
+ * so that the rounding of `dateMs` does not make the time go to and fro.
  */
 export function createWall(
   monotonic: { readonly timeOrigin: number; now(): number },

@@ -1,5 +1,6 @@
-// Plain counters, declared beside the code that raises them, with a help text each. They are numbers
-// on an object: raising one costs an addition. The metrics page reads them; nothing here knows it.
+// Plain counters, declared beside the code that raises them, with a help text each. They are
+// numbers on an object: raising one costs an addition. The metrics page reads them; nothing here
+// knows it.
 
 export type CounterHelp = Readonly<Record<string, string>>;
 

@@ -1,8 +1,9 @@
 // The disk port: the few file operations that durable code needs, with their durability spelled
-// out. `node-disk.ts` is the real one, `sim-disk.ts` the twin with a page cache that can lose power.
+// out. `node-disk.ts` is the real one, `sim-disk.ts` the twin with a page cache that can lose
+// power.
 //
-// Durability: written bytes are durable after `fdatasync` of the file; a created, renamed or removed
-// name is durable after `syncDir` of its folder. Nothing else promises anything.
+// Durability: written bytes are durable after `fdatasync` of the file; a created, renamed or
+// removed name is durable after `syncDir` of its folder. Nothing else promises anything.
 // Errors are CodedErrors of `diskErrors`, with the path in `details.path`.
 
 import { defineErrors } from "./errors.ts";

@@ -17,7 +17,7 @@ export const networkErrors = defineErrors({
     code: "NETWORK_ADDRESS_INVALID",
     kind: "invalid",
     message: "cannot listen on {address}: this machine has no such address",
-    help: "Listen on an address of this machine, on 0.0.0.0 or :: for all, or in a folder that exists.",
+    help: "Listen on an address of this machine, on 0.0.0.0 or ::, or in a folder that exists.",
   },
   denied: {
     code: "NETWORK_ACCESS_DENIED",
@@ -40,14 +40,16 @@ export const networkErrors = defineErrors({
 });
 
 export interface ByteConnection {
-  /** Address and port of the peer, for logs and limits: `127.0.0.1:50312`, `[::1]:50312`, `unix`. */
+  /**
+   * Address and port of the peer, for logs and limits: `127.0.0.1:50312`, `[::1]:50312`, `unix`.
+   */
   readonly remote: string;
   /** Bytes accepted by `write` that the peer's network has not taken yet. */
   readonly unsentBytes: number;
   /**
    * Queues bytes in order. They belong to the connection, unless `unsentBytes` is 0 after the call:
-   * then all are with the network and the memory is the caller's again. No-op after `end`, `destroy`
-   * and the close by the peer.
+   * then all are with the network and the memory is the caller's again. No-op after `end`,
+   * `destroy` and the close by the peer.
    */
   write(bytes: Uint8Array): void;
   /** Stops `onData` until `resume`; the peer is slowed down by its own network window. */

@@ -224,20 +224,27 @@ async function exists(path: string): Promise<boolean> {
 // Each folder is synced into its parent before the next is made below it, so that a kill leaves at
 // most the deepest one unsynced; hence the parent of a folder that exists is synced as well.
 async function makeDir(path: string): Promise<void> {
+  if (await makeOneDir(path)) return;
+  const parent = parentDir(path);
+  if (parent === path) throw diskErrors.missing({ path });
+  await makeDir(parent);
+  if (!(await makeOneDir(path))) throw diskErrors.missing({ path });
+}
+
+/** False when the parent is missing. */
+async function makeOneDir(path: string): Promise<boolean> {
   try {
     await fs.promises.mkdir(path, { mode: folderMode });
   } catch (error) {
     const errno = errnoOf(error);
-    const parent = parentDir(path);
-    if (errno === "ENOENT" && parent !== path) {
-      await makeDir(parent);
-      return makeDir(path);
-    }
+    if (errno === "ENOENT") return false;
     const isFolder = errno === "EEXIST" && (await isDirectory(path));
     if (!isFolder) throw notMade(path, error);
-    return syncParentOfExisting(path);
+    await syncParentOfExisting(path);
+    return true;
   }
   await syncDir(parentDir(path));
+  return true;
 }
 
 function notMade(path: string, cause: unknown): Error {

@@ -188,7 +188,8 @@ export class SimConnection implements ByteConnection {
     this.#tell(() => {
       if (peer.#isClosed) return;
       if (peer.#isPaused) {
-        // A reader that does not read learns of it when it writes or reads: the plain way is a reset.
+        // A reader that does not read learns of it when it writes or reads: the plain way is a
+        // reset.
         peer.cut("ECONNRESET");
         return;
       }

@@ -1,11 +1,11 @@
 // A simulated machine's disk. It outlives the simulated processes that use it: `kill()` ends the
 // process (the page cache survives), `crash()` cuts the power (any mix of what was not synced
-// survives, see `sim-file.ts` and `sim-names.ts`). After either, handles and calls of the old process
-// never complete and the same object serves the next one.
+// survives, see `sim-file.ts` and `sim-names.ts`). After either, handles and calls of the old
+// process never complete and the same object serves the next one.
 //
 // Invariants: everything follows from the seed and the order of calls; what was synced is lost only
-// by `flipBit` and `garble`. A call takes effect when it completes; one that a kill or crash catches
-// under way may have taken effect wholly, partly or not at all.
+// by `flipBit` and `garble`. A call takes effect when it completes; one that a kill or crash
+// catches under way may have taken effect wholly, partly or not at all.
 // A test that keeps old code running after a kill gives each process its own `attach()`.
 
 import type { Cancel, Clock } from "./clock.ts";

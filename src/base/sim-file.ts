@@ -2,8 +2,8 @@
 // what a power cut may leave of it. Pure state: no clock, no faults, no names.
 //
 // Invariants: a sector without an older version here is durable as it stands; a finished sync makes
-// everything written before it *began* durable and nothing else; a power cut never touches a durable
-// sector. Choosing when calls finish is left to `sim-disk.ts`, names to `sim-names.ts`.
+// everything written before it *began* durable and nothing else; a power cut never touches a
+// durable sector. Choosing when calls finish is left to `sim-disk.ts`, names to `sim-names.ts`.
 
 import type { SeededRandom } from "./random.ts";
 
@@ -117,10 +117,13 @@ export class SimFile {
 
   /** The kernel writes one dirty sector back on its own account. */
   writeBack(random: SeededRandom): void {
-    const sectors = [...this.#top().before.keys()];
-    if (sectors.length === 0) return;
-    const sector = random.pick(sectors);
-    for (const layer of this.#layers) layer.before.delete(sector);
+    const { before } = this.#top();
+    let left = random.below(Math.min(before.size, writeBackSpread));
+    for (const sector of before.keys()) {
+      if (left-- > 0) continue;
+      for (const layer of this.#layers) layer.before.delete(sector);
+      return;
+    }
   }
 
   /** What is left after the power went: any mix of old and new for what was not synced. */
@@ -230,6 +233,9 @@ function versionsIn(layers: readonly Layer[]): Map<number, Buffer[]> {
   }
   return all;
 }
+
+/** Write-back takes one of so many oldest dirty sectors: kernels write old pages first. */
+const writeBackSpread = 16;
 
 /** Tearing is rare except at the end of a write, where devices are caught most often. */
 const tornChance = 1 / 16;

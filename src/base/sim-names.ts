@@ -1,9 +1,9 @@
-// The names of the simulated disk: a tree of folders as processes see it, and what of it a power cut
-// may leave. Pure state: no clock, no faults.
+// The names of the simulated disk: a tree of folders as processes see it, and what of it a power
+// cut may leave. Pure state: no clock, no faults.
 //
 // Invariants: a rename is one change, kept or lost as a whole; changes of one name are kept in
-// order, so that a cut never brings back what a kept change replaced; changes of different names are
-// independent of each other. A synced change is never lost.
+// order, so that a cut never brings back what a kept change replaced; changes of different names
+// are independent of each other. A synced change is never lost.
 
 import { diskErrors } from "./disk.ts";
 import type { SeededRandom } from "./random.ts";

@@ -72,7 +72,9 @@ export class SimNetwork {
     };
   }
 
-  /** From now on nothing from one host reaches the other. The result lets what is waiting through. */
+  /**
+   * From now on nothing from one host reaches the other. The result lets what is waiting through.
+   */
   silence(from: string, to: string): Cancel {
     const key = `${from}>${to}`;
     this.#silent.set(key, (this.#silent.get(key) ?? 0) + 1);

@@ -1,10 +1,11 @@
 // The LevelDB driver: the only home of classic-level.
 //
-// What it keeps to, each measured or read in LevelDB's source: chained batches (the array form costs
-// ten times as much); Buffers for keys and values; `sync: true` never taken for more than its own
-// batch, since the log file may have been switched since the earlier ones; at most two batches
-// outstanding in the process; `nextv` with a high-water mark of 1 MiB (the default of 16 KiB makes a
-// trip to the thread pool for every block); background errors are sticky until the store is reopened.
+// What it keeps to, each measured or read in LevelDB's source: chained batches (the array form
+// costs ten times as much); Buffers for keys and values; `sync: true` never taken for more than
+// its own batch, since the log file may have been switched since the earlier ones; at most two
+// batches outstanding in the process; `nextv` with a high-water mark of 1 MiB (the default of 16
+// KiB makes a trip to the thread pool for every block); background errors are sticky until the
+// store is reopened.
 // Checkpoints, and what to do about a damaged store, are left to the owner.
 
 import { ClassicLevel, type Iterator as LevelIterator } from "classic-level";
@@ -221,11 +222,11 @@ class ClassicBatch implements KvBatch {
   }
 }
 
-// classic-level 3.0.0 ends an iterator that is sought outside its range, and aborts the whole process
-// (an assertion of LevelDB) when the store is empty at that. So no seek outside the range reaches it:
-// before the beginning it is clamped, behind the end the cursor is at its end without asking. The
-// upper bound of a reverse walk cannot be clamped to, being exclusive; LevelDB does not get it: the
-// walk begins by a seek to it and drops the entry found at the bound itself.
+// classic-level 3.0.0 ends an iterator that is sought outside its range, and aborts the whole
+// process (an assertion of LevelDB) when the store is empty at that. So no seek outside the range
+// reaches it: before the beginning it is clamped, behind the end the cursor is at its end without
+// asking. The upper bound of a reverse walk cannot be clamped to, being exclusive; LevelDB does
+// not get it: the walk begins by a seek to it and drops the entry found at the bound itself.
 class ClassicCursor implements KvCursor {
   readonly #store: WriteQueue;
   readonly #bounds: KvBounds;

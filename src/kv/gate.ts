@@ -1,5 +1,5 @@
-// Lets at most so many tasks run at once; the others wait in order. One gate is shared by all stores
-// of a process, because LevelDB's writes block threads that fdatasync needs as well.
+// Lets at most so many tasks run at once; the others wait in order. One gate is shared by all
+// stores of a process, because LevelDB's writes block threads that fdatasync needs as well.
 
 export interface Gate {
   run<T>(task: () => Promise<T>): Promise<T>;

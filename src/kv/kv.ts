@@ -6,8 +6,8 @@
 // the next `sync()` that begins after that; after a power cut any subset of whole unsynced batches
 // may be missing, earlier ones while later ones are there. A batch written with `sync: true` is
 // durable itself, but does NOT make earlier unsynced ones durable.
-// After a failed write or sync the store takes no more (the same KV_FAILED or KV_DISK_FULL for ever;
-// reads go on): close it and open it again; the failed batch may then be there or not.
+// After a failed write or sync the store takes no more (the same KV_FAILED or KV_DISK_FULL for
+// ever; reads go on): close it and open it again; the failed batch may then be there or not.
 // Every call on a closed store or cursor fails with KV_CLOSED.
 
 import { defineErrors } from "../base/index.ts";
@@ -46,8 +46,8 @@ export const kvErrors = defineErrors({
 });
 
 /**
- * From `gte` or `gt` to `lt` or `lte`, bytewise; a missing bound is open. An inverted range is empty.
- * `reverse` walks from the end.
+ * From `gte` or `gt` to `lt` or `lte`, bytewise; a missing bound is open. An inverted range is
+ * empty. `reverse` walks from the end.
  */
 export type KvRange = {
   readonly gte?: Uint8Array;
@@ -76,8 +76,9 @@ export interface KvCursor {
   /** Up to `countMax` next entries and about 1 MiB; empty only at the end of the range. */
   next(countMax: number): Promise<KvEntry[]>;
   /**
-   * Moves to the first key of the range at or after `key`, or at or before it when `reverse`; from a
-   * key before the range's beginning that is its first entry. Not while a `next` is under way.
+   * Moves to the first key of the range at or after `key`, or at or before it when `reverse`;
+   * from a key before the range's beginning that is its first entry. Not while a `next` is under
+   * way.
    */
   seek(key: Uint8Array): void;
   close(): Promise<void>;
@@ -109,8 +110,8 @@ export type KvOptions = {
 export interface KvDriver {
   /**
    * Opens or creates the store in the folder `path`; the folder's name is durable then.
-   * @throws KV_LOCKED, KV_CORRUPT, KV_FAILED, KV_DISK_FULL; codes of the disk when the folder cannot
-   * be made.
+   * @throws KV_LOCKED, KV_CORRUPT, KV_FAILED, KV_DISK_FULL; codes of the disk when the folder
+   * cannot be made.
    */
   open(path: string, options?: KvOptions): Promise<Kv>;
   /**

@@ -4,8 +4,9 @@
 // A batch goes to the current log file; when that is full the log is switched and the old one is
 // turned into a synced table some time later, after which its batches are durable. A synced write
 // syncs the current log file only. So an older log may lose its end while a newer one is whole.
-// Within a log a power cut loses its unsynced end; sometimes it loses a hole, since LevelDB's reader
-// skips a block that was not written and goes on with the next. Opening turns the logs into tables.
+// Within a log a power cut loses its unsynced end; sometimes it loses a hole, since LevelDB's
+// reader skips a block that was not written and goes on with the next. Opening turns the logs
+// into tables.
 
 import { assert, type SeededRandom } from "../base/index.ts";
 import { SortedMap } from "./sorted-map.ts";

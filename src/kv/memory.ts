@@ -1,11 +1,11 @@
 // The memory twin of LevelDB: the stores of one machine, which outlive the simulated processes that
 // open them. `kill()` ends the process, `crash()` cuts the power: what survives follows
-// `level-model.ts`. Without `random` it is a plain store in memory: no delays, no model, no loss but
-// of everything at the end of the process.
+// `level-model.ts`. Without `random` it is a plain store in memory: no delays, no model, no loss
+// but of everything at the end of the process.
 //
-// Invariants: everything follows from the seed and the order of calls; calls of a dead process never
-// complete; what was synced survives. A store that is open is locked until its close or the end of
-// its process.
+// Invariants: everything follows from the seed and the order of calls; calls of a dead process
+// never complete; what was synced survives. A store that is open is locked until its close or the
+// end of its process.
 
 import {
   assert,

@@ -4,8 +4,8 @@
 // first change after a snapshot, a copy of the chunk and of the array of chunks (n / 128 pointers);
 // snapshot O(1); a step of a walk O(1). 100,000 keys cost 800 chunks.
 // Invariants: no chunk is empty; keys ascend strictly within and over chunks; a chunk that a
-// snapshot may see is never changed (its edition is older than the map's). Buffers handed in and out
-// are shared, not copied: callers who let them go to others copy.
+// snapshot may see is never changed (its edition is older than the map's). Buffers handed in and
+// out are shared, not copied: callers who let them go to others copy.
 
 type Chunk = { readonly edition: number; readonly keys: Buffer[]; readonly values: Buffer[] };
 

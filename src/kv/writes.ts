@@ -28,7 +28,9 @@ export class WriteQueue {
     this.#failure ??= error;
   }
 
-  /** Runs `task` after all earlier ones, unless one of them failed. Its error is the store's end. */
+  /**
+   * Runs `task` after all earlier ones, unless one of them failed. Its error is the store's end.
+   */
   run<T>(task: () => Promise<T>): Promise<T> {
     const result = this.runBeside(task);
     this.#tail = Promise.allSettled([result]);

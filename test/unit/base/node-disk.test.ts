@@ -33,6 +33,10 @@ test("files are made 0600 and folders 0700", async () => {
   });
 });
 
+test("a path that cannot be made ends in an error, not in an endless climb", async () => {
+  await expect(nodeDisk.makeDir("")).rejects.toMatchObject({ code: "DISK_NOT_FOUND" });
+});
+
 test("short writes and short reads are completed", async () => {
   await inFolder(async (dir) => {
     const disk = createNodeDisk({ ...fs, ...threeBytesAtATime } as unknown as FileCalls);

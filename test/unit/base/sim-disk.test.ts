@@ -262,7 +262,7 @@ describe("process death", () => {
 });
 
 describe("faults", () => {
-  test("a full volume takes what fits, refuses the rest and takes more after a removal", async () => {
+  test("a full volume takes what fits, and more after a removal", async () => {
     const { clock, disk } = machine(5, { capacityBytes: 3 * 4096 });
     await clock.complete(
       (async () => {
