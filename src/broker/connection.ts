@@ -308,6 +308,7 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
     this.#output.finish();
     // A transport that is not read does not learn that its peer has closed too.
     if (this.#isPaused) this.#transport.resume();
+    this.#isPaused = false;
     this.#cancelLinger = clock.schedule(settings.lingerMs, () => {
       this.#parts.counters.closesForced++;
       this.#transport.destroy();
@@ -359,6 +360,7 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
   }
 
   #updateReading(): void {
+    if (this.#hasEnded()) return;
     const accepted = this.#accepted;
     const isBehind =
       accepted !== undefined && (accepted.queue.blocked || accepted.subscribes.blocked);

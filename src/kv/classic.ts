@@ -58,6 +58,7 @@ export function createClassicDriver(components: ClassicComponents): KvDriver {
   return {
     open: (path, options = {}) => openLevel(path, options, { disk, gate }),
     destroy: (path) => destroyLevel(path, disk),
+    setAside: (path, to) => moveLevel(path, to, disk),
   };
 }
 
@@ -84,6 +85,7 @@ async function openLevel(path: string, options: KvOptions, parts: Parts): Promis
     await level.close();
     throw levelError(path, error);
   }
+  openPaths.add(path);
   return new ClassicKv(path, level, parts);
 }
 
@@ -116,6 +118,17 @@ async function destroyLevel(path: string, disk: Disk): Promise<void> {
     throw levelError(path, error);
   }
   await disk.removeDir(path);
+  await disk.syncDir(parentDir(path));
+}
+
+/** Stores that are open, by path: a folder that was moved under one would be written to still. */
+const openPaths = new Set<string>();
+
+async function moveLevel(path: string, to: string, disk: Disk): Promise<void> {
+  if (openPaths.has(path)) throw kvErrors.locked({ path });
+  if (!(await disk.exists(path))) return;
+  await disk.rename(path, to);
+  await disk.syncDir(parentDir(to));
   await disk.syncDir(parentDir(path));
 }
 
@@ -187,7 +200,11 @@ class ClassicKv implements Kv {
 
   async #close(): Promise<void> {
     await this.#writes.close();
-    await guarded(this.path, this.#level.close());
+    try {
+      await guarded(this.path, this.#level.close());
+    } finally {
+      openPaths.delete(this.path);
+    }
   }
 
   async #read<T>(call: () => Promise<T>): Promise<T> {

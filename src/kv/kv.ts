@@ -120,4 +120,10 @@ export interface KvDriver {
    * @throws KV_LOCKED while it is open.
    */
   destroy(path: string): Promise<void>;
+  /**
+   * Moves the store's folder out of the way, to a path where nothing is; no error when it is gone.
+   * The parent folder of `to` exists.
+   * @throws KV_LOCKED while it is open; codes of the disk.
+   */
+  setAside(path: string, to: string): Promise<void>;
 }

@@ -124,6 +124,7 @@ export class MemoryKv implements Kv {
 
   async #write(batch: LevelBatch, sync: boolean): Promise<void> {
     if (batch.operations.length === 0) return;
+    if (this.#host.generation !== this.#host.calls.generation) return neverEnding();
     const store = this.#store;
     const { model } = store;
     if (model !== undefined && model.currentLogBytes >= store.logBytesMax) {
@@ -180,6 +181,11 @@ export class MemoryKv implements Kv {
   #refuseClosed(): void {
     if (this.#writes.isClosed) throw kvErrors.closed({ path: this.path });
   }
+}
+
+/** What the dead wait for: code of a process that was killed may run on to its next call. */
+function neverEnding(): Promise<never> {
+  return new Promise(() => undefined);
 }
 
 class MemoryBatch implements KvBatch {

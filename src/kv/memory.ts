@@ -83,6 +83,17 @@ export class MemoryDriver implements KvDriver {
     return this.#calls.promise(generation, { operation: "destroy", path, effect });
   }
 
+  setAside(path: string, to: string): Promise<void> {
+    const effect = (): void => {
+      const store = this.#stores.get(path);
+      if (store?.isOpen === true) throw kvErrors.locked({ path });
+      this.#stores.delete(path);
+      if (store !== undefined) this.#stores.set(to, { ...store, path: to });
+    };
+    const { generation } = this.#calls;
+    return this.#calls.promise(generation, { operation: "destroy", path, effect });
+  }
+
   /** Process death: what the kernel was given survives, open stores are free to be opened again. */
   kill(): void {
     this.#calls.cutOff();

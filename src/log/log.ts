@@ -157,6 +157,10 @@ class Log implements WriteAheadLog {
     this.#commit.append(record, done);
   }
 
+  get payloadBytesMax(): number {
+    return this.#place.settings.recordBytesMax - recordHeaderBytes;
+  }
+
   get pendingBytes(): number {
     return this.#commit.pendingBytes;
   }

@@ -118,6 +118,8 @@ export interface WriteAheadLog {
    *   (the same error as `failure`), LOG_RECORD_TOO_LARGE, LOG_PENDING_FULL.
    */
   append(record: LogRecord, done: (error: Error | undefined) => void): void;
+  /** Largest payload of a record that is taken. */
+  readonly payloadBytesMax: number;
   /** Bytes queued and not yet synced. */
   readonly pendingBytes: number;
   /**

@@ -91,6 +91,7 @@ function checkFileSystem(path: string, { type }: DiskSpace, logger: Logger): voi
 const harmless = new Set([
   lockName,
   probeName,
+  `${probeName}.new`,
   `${stampName}.new`,
   `${copyName}.new`,
   "lost+found",

@@ -48,6 +48,7 @@ export function storeSettings(settings: Settings, paths: DataPaths): StoreSettin
   const { layoutOptions } = databases.messages;
   const { lts } = storeSettingsDefault;
   return {
+    ...storeSettingsDefault,
     dir: paths.db,
     quarantineDir: paths.quarantine,
     shards: databases.messages.shards,
@@ -56,6 +57,7 @@ export function storeSettings(settings: Settings, paths: DataPaths): StoreSettin
     writeBufferBytesMax: groups.default.writeBufferBytes,
     pendingBytesMax: log.pendingBytesMax,
     blockCacheBytesMax: store.blockCacheBytes,
+    openSlabsMax: store.openSlabs,
     lts: {
       ...lts,
       thresholds: [layoutOptions.rootThreshold, layoutOptions.threshold],

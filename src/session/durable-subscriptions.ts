@@ -4,6 +4,9 @@
 // Invariants: the interest of a filter granted QoS 1 or 2 is counted before its write begins and
 // until its removal is durable; a filter that the session has keeps its start; a filter granted
 // QoS 0 has no durable interest, and starts anew with every connection.
+// A new filter is read with from the very moment that is its start, although its write is under way:
+// what matches in between is dispatched in its place, not passed over now and found by the reader
+// of a later connection, behind newer messages. So a message may come before the SUBACK (3.8.4-3).
 
 import type { CodedError } from "../base/index.ts";
 import type { MapWrite, Positions, Store } from "../store/index.ts";
@@ -23,8 +26,11 @@ export type DurableSubscriptionsOptions = {
   readonly countMax: number;
   readonly counters: SessionCounters;
   readonly jobs: RetainedJobs;
+  /** A new filter, whose write is under way: it is read with from now on. */
+  readonly asked: (record: SubscriptionRecord) => void;
   /** Comes into effect: durable now. */
   readonly added: (record: SubscriptionRecord) => void;
+  /** No longer in effect, or never was. */
   readonly removed: (filter: string) => void;
 };
 
@@ -76,10 +82,12 @@ export class DurableSubscriptions {
         return { subscription, reasonCode: quotaExceeded, isNew: false };
       }
       const isNew = before === undefined;
-      changes.push(this.#want(filter, { subscription, start: before?.start ?? tail }));
+      const record = { subscription, start: before?.start ?? tail };
+      changes.push(this.#want(filter, record));
+      if (isNew) this.#options.asked(record);
       if (asksRetained(subscription, isNew)) {
-        const record = this.#options.jobs.create(filter);
-        jobs.push({ key: this.#options.keys.job(filter), value: encodeJob(record) });
+        const job = this.#options.jobs.create(filter);
+        jobs.push({ key: this.#options.keys.job(filter), value: encodeJob(job) });
       }
       return { subscription, reasonCode: subscription.qos, isNew };
     });
@@ -155,7 +163,8 @@ export class DurableSubscriptions {
       if (isLasting(before) && !isLasting(after)) store.interest.remove(filter);
       if (after === undefined) {
         this.#current.delete(filter);
-        removed(filter);
+        // Asked for again meanwhile: it is the new one that is read with.
+        if (!this.#wanted.has(filter)) removed(filter);
       } else {
         this.#current.set(filter, after);
         added(after);
@@ -170,8 +179,10 @@ export class DurableSubscriptions {
       // A later change builds on this one and on its interest: it stays counted.
       if (this.#wanted.get(filter) !== after) continue;
       if (isLasting(after) && !isLasting(before)) this.#options.store.interest.remove(filter);
-      if (before === undefined) this.#wanted.delete(filter);
-      else this.#wanted.set(filter, before);
+      if (before === undefined) {
+        this.#wanted.delete(filter);
+        this.#options.removed(filter);
+      } else this.#wanted.set(filter, before);
       if (after !== undefined) this.#options.jobs.remove(filter);
     }
   }

@@ -39,6 +39,7 @@ import {
   encodeInFlight,
   encodeJob,
   type IdsRecord,
+  type SubscriptionRecord,
 } from "./core/records.ts";
 import type { Reservation } from "./core/reservation.ts";
 import { DurableSubscriptions } from "./durable-subscriptions.ts";
@@ -344,11 +345,10 @@ export class DurableSession
         epoch: this.epoch,
         countMax: settings.subscriptionsMax,
         jobs: this.#jobs,
-        added: ({ subscription, start }) => {
-          if (this.#stopped) return;
-          const { filter, qos } = subscription;
-          this.#subscriber?.setFilter({ filter, start, durable: qos > 0, context: subscription });
-          if (this.#opened) live.set(this, subscription);
+        asked: (record) => this.#readWith(record),
+        added: (record) => {
+          this.#readWith(record);
+          if (this.#opened && !this.#stopped) live.set(this, record.subscription);
         },
         removed: (filter) => {
           if (this.#stopped) return;
@@ -358,6 +358,12 @@ export class DurableSession
       },
       this.#stored.subscriptions,
     );
+  }
+
+  #readWith({ subscription, start }: SubscriptionRecord): void {
+    if (this.#stopped) return;
+    const { filter, qos } = subscription;
+    this.#subscriber?.setFilter({ filter, start, durable: qos > 0, context: subscription });
   }
 
   #restore(): void {

@@ -1,6 +1,7 @@
 // When checkpoints are taken: a shard's after so many log bytes or so long a dirty time, one at a
 // time over the whole process. A checkpoint that fails is tried again; until then the log keeps
-// what it covers, and that it fails is logged and counted by the shard.
+// what it covers, and that it fails is logged and counted by the shard. One that takes very long,
+// because its volume takes nothing, does not keep the other shards from theirs.
 
 import { type Cancel, type Clock, type Logger, toError } from "../base/index.ts";
 import type { Shard } from "./shard.ts";
@@ -13,6 +14,8 @@ export type CheckpointPolicy = {
 };
 
 const lookIntervalMs = 1_000;
+/** Time after which the next shard has its turn while a checkpoint is still under way. */
+const turnMsMax = 10_000;
 
 export class Checkpointer {
   readonly #policy: CheckpointPolicy;
@@ -22,7 +25,7 @@ export class Checkpointer {
   /** When a shard was first seen dirty. */
   readonly #dirtySinceMs = new Map<Shard, number>();
   #cancel: Cancel | undefined;
-  #running: Promise<void> | undefined;
+  #endTurn: (() => void) | undefined;
   #closed = false;
 
   constructor(policy: CheckpointPolicy, clock: Clock, logger: Logger) {
@@ -36,22 +39,26 @@ export class Checkpointer {
     if (this.#cancel === undefined && !this.#closed) this.#arm();
   }
 
-  /** Brings every dirty shard's checkpoint up to now. */
+  /** Brings every dirty shard's checkpoint up to now. @throws the first failure, after all. */
   async checkpointAll(): Promise<void> {
-    await this.#running;
-    for (const shard of this.#shards) if (shard.isDirty) await shard.checkpoint();
+    const failures: unknown[] = [];
+    for (const shard of this.#shards) {
+      if (!shard.isDirty) continue;
+      await shard.checkpoint().catch((error: unknown) => failures.push(error));
+    }
+    if (failures.length > 0) throw failures[0];
   }
 
-  async close(): Promise<void> {
+  /** No checkpoint begins after this; those under way end with their shards. */
+  close(): void {
     this.#closed = true;
     this.#cancel?.();
-    await this.#running;
+    this.#endTurn?.();
   }
 
   #arm(): void {
     this.#cancel = this.#clock.schedule(lookIntervalMs, () => {
-      this.#running = this.#look().finally(() => {
-        this.#running = undefined;
+      void this.#look().finally(() => {
         if (!this.#closed) this.#arm();
       });
     });
@@ -60,15 +67,30 @@ export class Checkpointer {
   async #look(): Promise<void> {
     for (const shard of this.#shards) {
       if (this.#closed) return;
-      if (!this.#isDue(shard)) continue;
-      try {
-        await shard.checkpoint();
-        this.#dirtySinceMs.delete(shard);
-      } catch (error) {
-        // The shard logged what failed; the next look tries again.
-        this.#logger.debug("store.checkpoint_put_off", { reason: toError(error).message });
-      }
+      if (shard.isCheckpointing || !this.#isDue(shard)) continue;
+      await this.#turn(this.#attempt(shard));
     }
+  }
+
+  async #attempt(shard: Shard): Promise<void> {
+    try {
+      await shard.checkpoint();
+      this.#dirtySinceMs.delete(shard);
+    } catch (error) {
+      // The shard logged what failed; the next look tries again.
+      this.#logger.debug("store.checkpoint_put_off", { reason: toError(error).message });
+    }
+  }
+
+  #turn(attempt: Promise<void>): Promise<void> {
+    return new Promise((resolve) => {
+      const cancel = this.#clock.schedule(turnMsMax, resolve);
+      this.#endTurn = () => {
+        cancel();
+        resolve();
+      };
+      void attempt.then(this.#endTurn);
+    });
   }
 
   #isDue(shard: Shard): boolean {

@@ -1,16 +1,21 @@
 // A key-value store that survives its own failed writes: a failed batch closes the store, which is
 // opened again, and the batch is written again, for as long as it takes.
 //
-// Batches are idempotent (absolute puts and deletes), so writing one twice does no harm. While
-// the volume is full or sick the caller's data stays in its memory, which the write buffer bounds.
+// Batches are idempotent (absolute puts and deletes), so writing one twice does no harm; opening
+// puts what was written before into synced tables. A failed sync is another matter: what the
+// volume kept of it is not known, so it is not repeated and the owner has to give up, unless all
+// it lacked was space. While the volume is full or sick the caller's data stays in its memory,
+// which the write buffer bounds.
 
-import { type Clock, type Logger, sleep, toError } from "../base/index.ts";
+import { type Clock, isCodedError, type Logger, toError } from "../base/index.ts";
 import type { Kv, KvBatch, KvCursor, KvDriver, KvOptions, KvRange } from "../kv/index.ts";
 import { storeErrors } from "./errors.ts";
 
 /** First and longest wait between attempts. */
 const retryDelayMsMin = 100;
 const retryDelayMsMax = 5_000;
+/** Rows of one page of a scan. */
+const pageRows = 1_000;
 
 export type DurableKvParts = {
   readonly driver: KvDriver;
@@ -24,7 +29,8 @@ export class DurableKv {
   readonly #options: KvOptions;
   #kv: Kv;
   #reopening: Promise<void> | undefined;
-  #closed = false;
+  #endPause: (() => void) | undefined;
+  #closing: Promise<void> | undefined;
 
   private constructor(path: string, kv: Kv, options: KvOptions, parts: DurableKvParts) {
     this.path = path;
@@ -37,86 +43,117 @@ export class DurableKv {
     return new DurableKv(path, await parts.driver.open(path, options), options, parts);
   }
 
-  /** The store as it is open now; do not keep it over an await. */
-  get current(): Kv {
-    return this.#kv;
+  async get(key: Uint8Array): Promise<Buffer | undefined> {
+    await this.#reopening;
+    return this.#kv.get(key);
   }
 
-  get(key: Uint8Array): Promise<Buffer | undefined> {
-    return this.#reading((kv) => kv.get(key));
-  }
-
-  cursor(range: KvRange): KvCursor {
+  async cursor(range: KvRange): Promise<KvCursor> {
+    await this.#reopening;
     return this.#kv.cursor(range);
   }
 
+  /** All rows of a range, in order, page by page. */
+  async scan(range: KvRange, visit: (key: Buffer, value: Buffer) => void): Promise<void> {
+    const cursor = await this.cursor(range);
+    try {
+      for (;;) {
+        const entries = await cursor.next(pageRows);
+        if (entries.length === 0) return;
+        for (const [key, value] of entries) visit(key, value);
+      }
+    } finally {
+      await cursor.close();
+    }
+  }
+
   /** Waits out failures; rejects only with STORE_CLOSED. `fill` may run several times. */
-  async write(fill: (batch: KvBatch) => void): Promise<void> {
-    await this.#untilDone(async (kv) => {
-      const batch = kv.batch();
-      fill(batch);
-      await batch.write();
-    });
+  async write(fill: (batch: KvBatch) => void, options: { sync?: boolean } = {}): Promise<void> {
+    for (let delayMs = retryDelayMsMin; ; delayMs = Math.min(delayMs * 2, retryDelayMsMax)) {
+      await this.#reopening;
+      if (this.#closing !== undefined) throw storeErrors.closed();
+      const kv = this.#kv;
+      try {
+        const batch = kv.batch();
+        fill(batch);
+        await batch.write(options);
+        return;
+      } catch (error) {
+        // Anything else is a fault of `fill`, which no reopening mends.
+        if (!isCodedError(error) || !error.code.startsWith("KV_")) throw error;
+        this.#failed(kv, error, delayMs);
+      }
+    }
   }
 
-  async clear(range: KvRange): Promise<void> {
-    await this.#untilDone((kv) => kv.clear(range));
+  /**
+   * Makes what was written durable. @throws STORE_SYNC_FAILED when that will never be known,
+   * KV_DISK_FULL when it may be tried again, STORE_CLOSED.
+   */
+  async sync(): Promise<void> {
+    await this.#reopening;
+    if (this.#closing !== undefined) throw storeErrors.closed();
+    const kv = this.#kv;
+    try {
+      await kv.sync();
+    } catch (error) {
+      if (this.#closing !== undefined) throw storeErrors.closed();
+      this.#failed(kv, toError(error), retryDelayMsMin);
+      if (isCodedError(error, "KV_DISK_FULL")) throw error;
+      throw storeErrors.syncFailed({ slab: this.path, reason: toError(error).message }, error);
+    }
   }
 
-  /** Makes what was written durable. A failed sync is not repeated: the checkpoint fails. */
-  sync(): Promise<void> {
-    return this.#kv.sync();
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
   }
 
-  async close(): Promise<void> {
-    this.#closed = true;
-    await this.#reopening?.catch(() => undefined);
+  async #close(): Promise<void> {
+    this.#endPause?.();
+    await this.#reopening;
     await this.#kv.close();
   }
 
-  async #untilDone(action: (kv: Kv) => Promise<void>): Promise<void> {
-    for (let delayMs = retryDelayMsMin; ; delayMs = Math.min(delayMs * 2, retryDelayMsMax)) {
-      if (this.#closed) throw storeErrors.closed();
-      await this.#reopening;
-      try {
-        await action(this.#kv);
-        return;
-      } catch (error) {
-        if (this.#closed) throw storeErrors.closed();
-        this.#parts.logger.error("store.slab_write_failed", {
-          slab: this.path,
-          reason: toError(error).message,
-        });
-        this.#reopening ??= this.#reopen(delayMs).finally(() => {
-          this.#reopening = undefined;
-        });
-      }
-    }
-  }
-
-  async #reading<T>(action: (kv: Kv) => Promise<T>): Promise<T> {
-    await this.#reopening;
-    return action(this.#kv);
+  /** Opens the store again, once for all who met the failure. */
+  #failed(kv: Kv, error: Error, delayMs: number): void {
+    if (this.#closing !== undefined) return;
+    const fields = { slab: this.path, reason: error.message };
+    this.#parts.logger.error("store.slab_write_failed", fields);
+    if (kv !== this.#kv) return;
+    this.#reopening ??= this.#reopen(delayMs).finally(() => {
+      this.#reopening = undefined;
+    });
   }
 
   async #reopen(firstDelayMs: number): Promise<void> {
+    const { driver, logger } = this.#parts;
     await this.#kv.close().catch((error: unknown) => {
       // The store is broken already; that closing it fails too changes nothing.
-      this.#parts.logger.debug("store.slab_close_failed", { reason: toError(error).message });
+      logger.debug("store.slab_close_failed", { reason: toError(error).message });
     });
-    for (let delayMs = firstDelayMs; !this.#closed; ) {
-      await sleep(this.#parts.clock, delayMs);
+    for (let delayMs = firstDelayMs; this.#closing === undefined; ) {
+      await this.#pause(delayMs);
+      if (this.#closing !== undefined) return;
       try {
-        this.#kv = await this.#parts.driver.open(this.path, this.#options);
-        this.#parts.logger.info("store.slab_reopened", { slab: this.path });
+        this.#kv = await driver.open(this.path, this.#options);
+        logger.info("store.slab_reopened", { slab: this.path });
         return;
       } catch (error) {
         delayMs = Math.min(delayMs * 2, retryDelayMsMax);
-        this.#parts.logger.error("store.slab_reopen_failed", {
-          slab: this.path,
-          reason: toError(error).message,
-        });
+        const fields = { slab: this.path, reason: toError(error).message };
+        logger.error("store.slab_reopen_failed", fields);
       }
     }
+  }
+
+  #pause(delayMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      const cancel = this.#parts.clock.schedule(delayMs, resolve);
+      this.#endPause = () => {
+        cancel();
+        resolve();
+      };
+    });
   }
 }

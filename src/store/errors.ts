@@ -27,11 +27,17 @@ export const storeErrors = defineErrors({
     message: "the write buffer is at its limit of {limitBytes} bytes",
     help: "The volume is slower than the publishers; raise writeBuffer or slow them down.",
   },
+  syncFailed: {
+    code: "STORE_SYNC_FAILED",
+    kind: "internal",
+    message: "what was written to {slab} could not be made durable: {reason}",
+    help: "The node ends with exit code 5. Look at the volume; the next start replays the log.",
+  },
   entryTooLarge: {
     code: "STORE_ENTRY_TOO_LARGE",
     kind: "invalid",
     message: "an entry of {sizeBytes} bytes is above the limit of {limitBytes}",
-    help: "Send smaller messages or raise maxPacketSize together with the log's record limit.",
+    help: "Send smaller messages, or raise the log's record limit together with maxPacketSize.",
   },
   txConflict: {
     code: "STORE_TX_CONFLICT",
@@ -68,6 +74,12 @@ export const storeErrors = defineErrors({
     kind: "invalid",
     message: "writer {writer} skipped from sequence {last} to {got}",
     help: "Append in sequence, beginning at 1 after opening.",
+  },
+  keyInvalid: {
+    code: "STORE_KEY_INVALID",
+    kind: "invalid",
+    message: "a key of a map database cannot be written: {reason}",
+    help: "Keys are at most 64 KiB of text without U+0000; escape foreign text.",
   },
   limitReached: {
     code: "STORE_LIMIT_REACHED",

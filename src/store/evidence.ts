@@ -1,8 +1,9 @@
 // QoS 2 evidence: which packet ids of which durable publishers have been taken and not released.
 //
 // Two views are kept apart. The *decided* view (`owners`) includes what is proposed and not yet
-// durable; it exists for publishers that are connected and decides new or repeat. The *applied*
-// view is what changed since the last checkpoint (`dirty`) over the rows of the shard store.
+// durable; it exists while a publisher is connected or something of it is on its way, and decides
+// new or repeat. The *applied* view is what changed since the last checkpoint (`dirty`) over the
+// rows of the shard store.
 // Evidence has no time limit and is never evicted: it ends with its release or its incarnation.
 
 import { assertPresent, type ByteReader, type ByteWriter, CodedError } from "../base/index.ts";
@@ -18,29 +19,43 @@ export type EvidenceItem = {
   readonly packetId: number;
 };
 
-type Waiter = () => void;
+/** Told when the taking or release of an id is durable, or why it never will be. */
+type Waiter = (error: CodedError | undefined) => void;
 
 /** Proposed: somebody may wait for it. Applied: durable. */
-type IdState = { applied: boolean; waiters: Waiter[] };
+type Taking = { applied: boolean; waiters: Waiter[] };
 
 type Owner = {
-  incarnation: number;
+  readonly incarnation: number;
   ownerEpoch: number;
-  readonly ids: Map<number, IdState>;
+  readonly ids: Map<number, Taking>;
   /** Connections that opened it and have not closed it. */
   opens: number;
+  /** Takings and releases that are proposed and not applied. */
+  proposed: number;
 };
 
+/** By owner (latin1 of the rows' prefix), packet id -> taken or released. */
+type DirtyRows = Map<string, Map<number, boolean>>;
+
 export type Decision = "new" | "repeat_applied" | "repeat_pending";
+
+export type ReleaseDecision = "new" | "pending" | "unknown";
 
 const taken = Buffer.from([1]);
 
 export class EvidenceTable {
   readonly #store: ShardStore;
   readonly #owners = new Map<string, Owner>();
-  /** Row key (latin1) -> present after the next checkpoint. */
-  #dirty = new Map<string, boolean>();
-  #flushing: Map<string, boolean> | undefined;
+  /** Takings on their way, by row name, oldest first: an id may be released before it is durable. */
+  readonly #takings = new Map<string, Taking[]>();
+  /** Releases on their way, by row name, oldest first, with those who repeated them. */
+  readonly #releases = new Map<string, Waiter[][]>();
+  /** What the next checkpoint writes. */
+  #dirty: DirtyRows = new Map();
+  #flushing: DirtyRows | undefined;
+  /** Checkpoints that went into the store: whoever scans it meanwhile scans again. */
+  #committedCount = 0;
 
   constructor(store: ShardStore) {
     this.#store = store;
@@ -48,17 +63,11 @@ export class EvidenceTable {
 
   /** Loads the taken ids of an incarnation. Must have resolved before `decide`. */
   async open(publisher: string, claim: PublisherClaim): Promise<void> {
-    const known = this.#owners.get(publisher);
-    if (known !== undefined && known.incarnation === claim.incarnation) {
-      this.#check(publisher, known, claim);
-      known.opens++;
-      return;
-    }
-    if (known !== undefined && known.incarnation > claim.incarnation) {
-      throw storeErrors.ownerFenced({ publisher });
-    }
-    const owner: Owner = { ...claim, ids: new Map(), opens: 1 };
+    if (this.#reopen(publisher, claim)) return;
     const ids = await this.#loadIds(publisher, claim.incarnation);
+    // Somebody else may have opened it meanwhile, and decided since.
+    if (this.#reopen(publisher, claim)) return;
+    const owner: Owner = { ...claim, ids: new Map(), opens: 1, proposed: 0 };
     for (const id of ids) owner.ids.set(id, { applied: true, waiters: [] });
     this.#owners.set(publisher, owner);
   }
@@ -71,55 +80,82 @@ export class EvidenceTable {
   }
 
   list(publisher: string, claim: PublisherClaim): number[] {
-    const owner = this.#owner(publisher, claim);
-    return [...owner.ids.keys()].sort((a, b) => a - b);
+    return sortedIds(this.#owner(publisher, claim).ids.keys());
   }
 
-  /** New ids are taken from this moment on: the caller proposes the entry in the same turn. */
-  decide(item: EvidenceItem, onApplied: Waiter): Decision {
+  /**
+   * New ids are taken from this moment on: the caller proposes the entry in the same turn.
+   * `onDurable` is for "repeat_pending" alone.
+   */
+  decide(item: EvidenceItem, onDurable: Waiter): Decision {
     const owner = this.#owner(item.publisher, item);
-    const state = owner.ids.get(item.packetId);
-    if (state === undefined) {
-      owner.ids.set(item.packetId, { applied: false, waiters: [] });
+    const known = owner.ids.get(item.packetId);
+    if (known?.applied === true) return "repeat_applied";
+    if (known !== undefined) {
+      known.waiters.push(onDurable);
+      return "repeat_pending";
+    }
+    const taking: Taking = { applied: false, waiters: [] };
+    owner.ids.set(item.packetId, taking);
+    owner.proposed++;
+    const name = itemName(item);
+    const takings = this.#takings.get(name);
+    if (takings === undefined) this.#takings.set(name, [taking]);
+    else takings.push(taking);
+    return "new";
+  }
+
+  /**
+   * "new": the caller proposes the release in the same turn. A repeat of one that is on its way is
+   * told by `onDurable`, and not before: the publisher may use the id again when it is told.
+   */
+  decideRelease(item: EvidenceItem, onDurable: Waiter): ReleaseDecision {
+    const owner = this.#owner(item.publisher, item);
+    const name = itemName(item);
+    const releases = this.#releases.get(name);
+    if (owner.ids.delete(item.packetId)) {
+      owner.proposed++;
+      if (releases === undefined) this.#releases.set(name, [[]]);
+      else releases.push([]);
       return "new";
     }
-    if (state.applied) return "repeat_applied";
-    state.waiters.push(onApplied);
-    return "repeat_pending";
+    const last = releases?.at(-1);
+    if (last === undefined) return "unknown";
+    last.push(onDurable);
+    return "pending";
   }
 
-  /** False when the id was not taken. */
-  decideRelease(item: EvidenceItem): boolean {
-    return this.#owner(item.publisher, item).ids.delete(item.packetId);
+  /** Ids to be removed with an incarnation that has ended; from now on it has to be opened again. */
+  async decideEnd(publisher: string, incarnation: number): Promise<number[]> {
+    const stored = await this.#loadIds(publisher, incarnation);
+    const owner = this.#owners.get(publisher);
+    if (owner?.incarnation !== incarnation) return stored;
+    this.#owners.delete(publisher);
+    return sortedIds(new Set([...stored, ...owner.ids.keys()]));
   }
 
   applyTaken(item: EvidenceItem): void {
-    this.#dirty.set(rowName(item), true);
-    const owner = this.#owners.get(item.publisher);
-    const state =
-      owner?.incarnation === item.incarnation ? owner.ids.get(item.packetId) : undefined;
-    if (owner === undefined || state === undefined) return;
-    state.applied = true;
-    for (const waiter of state.waiters.splice(0)) waiter();
-    this.#drop(item.publisher, owner);
+    this.#mark(item, item.packetId, true);
+    this.#settle(item, undefined);
+  }
+
+  /** The entry of a taking will never be applied: those who repeated it are told. */
+  refuseTaken(item: EvidenceItem, error: CodedError): void {
+    this.#settle(item, error);
   }
 
   applyReleased(item: EvidenceItem): void {
-    this.#dirty.set(rowName(item), false);
+    this.#mark(item, item.packetId, false);
+    this.#settleRelease(item, undefined);
   }
 
-  /** Every row of the incarnation goes: `ids` was listed by `listStored` before the proposal. */
+  refuseReleased(item: EvidenceItem, error: CodedError): void {
+    this.#settleRelease(item, error);
+  }
+
+  /** `ids` are those of `decideEnd`. */
   applyEnded(publisher: string, incarnation: number, ids: readonly number[]): void {
-    for (const packetId of ids) {
-      this.#dirty.set(rowName({ publisher, incarnation, packetId }), false);
-    }
-    const owner = this.#owners.get(publisher);
-    if (owner?.incarnation === incarnation) this.#owners.delete(publisher);
-  }
-
-  /** Ids of an incarnation that is not connected, as durable and applied. */
-  listStored(publisher: string, incarnation: number): Promise<number[]> {
-    return this.#loadIds(publisher, incarnation);
+    for (const packetId of ids) this.#mark({ publisher, incarnation }, packetId, false);
   }
 
   /** Takes the rows that changed since the last capture; give them to `finish`. */
@@ -128,10 +164,12 @@ export class EvidenceTable {
     this.#dirty = new Map();
     const rows = this.#flushing;
     return (batch) => {
-      for (const [name, present] of rows) {
-        const key = Buffer.from(name, "latin1");
-        if (present) batch.put(key, taken);
-        else batch.delete(key);
+      for (const [owner, ids] of rows) {
+        for (const [packetId, isTaken] of ids) {
+          const key = Buffer.from(rowName(owner, packetId), "latin1");
+          if (isTaken) batch.put(key, taken);
+          else batch.delete(key);
+        }
       }
     };
   }
@@ -139,28 +177,51 @@ export class EvidenceTable {
   finish(committed: boolean): void {
     const rows = assertPresent(this.#flushing, "finish without capture");
     this.#flushing = undefined;
-    if (committed) return;
+    if (committed) {
+      this.#committedCount++;
+      return;
+    }
     // Newer changes win over what could not be written.
-    this.#dirty = new Map([...rows, ...this.#dirty]);
+    for (const [owner, ids] of this.#dirty) {
+      rows.set(owner, new Map([...(rows.get(owner) ?? []), ...ids]));
+    }
+    this.#dirty = rows;
   }
 
   async #loadIds(publisher: string, incarnation: number): Promise<number[]> {
     const prefix = rowPrefixOf(publisher, incarnation);
     const ids = new Set<number>();
-    await this.#store.scan(prefix, (key) => {
-      ids.add(key.readUInt16BE(key.length - 2));
-    });
-    // Read after the scan: what a checkpoint wrote meanwhile is in both.
-    const prefixName = prefix.toString("latin1");
+    for (let count = -1; count !== this.#committedCount; ) {
+      count = this.#committedCount;
+      ids.clear();
+      await this.#store.scan(prefix, (key) => {
+        ids.add(key.readUInt16BE(key.length - 2));
+      });
+    }
+    const owner = prefix.toString("latin1");
     for (const rows of [this.#flushing, this.#dirty]) {
-      for (const [name, present] of rows ?? []) {
-        if (!name.startsWith(prefixName)) continue;
-        const id = (name.charCodeAt(name.length - 2) << 8) | name.charCodeAt(name.length - 1);
-        if (present) ids.add(id);
-        else ids.delete(id);
+      for (const [packetId, isTaken] of rows?.get(owner) ?? []) {
+        if (isTaken) ids.add(packetId);
+        else ids.delete(packetId);
       }
     }
-    return [...ids].sort((a, b) => a - b);
+    return sortedIds(ids);
+  }
+
+  #mark(owner: RowOwner, packetId: number, isTaken: boolean): void {
+    const name = rowPrefixOf(owner.publisher, owner.incarnation).toString("latin1");
+    const ids = this.#dirty.get(name);
+    if (ids === undefined) this.#dirty.set(name, new Map([[packetId, isTaken]]));
+    else ids.set(packetId, isTaken);
+  }
+
+  /** True when the owner is known: one more connection has it open. */
+  #reopen(publisher: string, claim: PublisherClaim): boolean {
+    const known = this.#owners.get(publisher);
+    if (known === undefined || known.incarnation < claim.incarnation) return false;
+    this.#check(publisher, known, claim);
+    known.opens++;
+    return true;
   }
 
   #owner(publisher: string, claim: PublisherClaim): Owner {
@@ -177,12 +238,43 @@ export class EvidenceTable {
     owner.ownerEpoch = claim.ownerEpoch;
   }
 
-  /** Nobody has it open and nothing is in flight: what is known stands in rows. */
+  #settle(item: EvidenceItem, error: CodedError | undefined): void {
+    const name = itemName(item);
+    const takings = this.#takings.get(name);
+    const taking = takings?.shift();
+    if (takings === undefined || taking === undefined) return; // replayed
+    if (takings.length === 0) this.#takings.delete(name);
+    taking.applied = error === undefined;
+    for (const waiter of taking.waiters.splice(0)) waiter(error);
+    this.#countDown(item);
+  }
+
+  #settleRelease(item: EvidenceItem, error: CodedError | undefined): void {
+    const name = itemName(item);
+    const releases = this.#releases.get(name);
+    const waiters = releases?.shift();
+    if (releases === undefined || waiters === undefined) return; // replayed
+    if (releases.length === 0) this.#releases.delete(name);
+    for (const waiter of waiters) waiter(error);
+    this.#countDown(item);
+  }
+
+  #countDown(item: EvidenceItem): void {
+    const owner = this.#owners.get(item.publisher);
+    if (owner === undefined || owner.incarnation !== item.incarnation) return;
+    if (owner.proposed > 0) owner.proposed--;
+    this.#drop(item.publisher, owner);
+  }
+
+  /** Nobody has it open and nothing is on its way: what is known stands in rows. */
   #drop(publisher: string, owner: Owner): void {
-    if (owner.opens > 0) return;
-    for (const state of owner.ids.values()) if (!state.applied) return;
+    if (owner.opens > 0 || owner.proposed > 0) return;
     if (this.#owners.get(publisher) === owner) this.#owners.delete(publisher);
   }
+}
+
+function sortedIds(ids: Iterable<number>): number[] {
+  return [...ids].sort((a, b) => a - b);
 }
 
 export function writeEvidence(writer: ByteWriter, item: EvidenceItem): void {
@@ -214,7 +306,12 @@ function rowPrefixOf(publisher: string, incarnation: number): Buffer {
   return key;
 }
 
-function rowName(item: Pick<EvidenceItem, "publisher" | "incarnation" | "packetId">): string {
-  const prefix = rowPrefixOf(item.publisher, item.incarnation).toString("latin1");
-  return prefix + String.fromCharCode(item.packetId >>> 8, item.packetId & 0xff);
+type RowOwner = Pick<EvidenceItem, "publisher" | "incarnation">;
+
+function itemName(item: EvidenceItem): string {
+  return rowName(rowPrefixOf(item.publisher, item.incarnation).toString("latin1"), item.packetId);
+}
+
+function rowName(owner: string, packetId: number): string {
+  return owner + String.fromCharCode(packetId >>> 8, packetId & 0xff);
 }

@@ -43,6 +43,21 @@ export type AppendItem = {
 
 const nothingLearned: readonly LtsRecord[] = [];
 
+/** Flags, numbers and lengths of an append, with room to spare. */
+const appendOverheadBytes = 128;
+const utf8BytesMax = 3;
+/** A learned level is an edge of 10 bytes and its word. */
+const levelBytes = 16;
+
+/** At least what `writeAppend` writes for it; learned records are part of it. */
+export function appendBytesMax({ frame, topic, publisher, writer }: AppendRequest): number {
+  const names = (publisher.length * 2 + (writer?.name.length ?? 0)) * utf8BytesMax;
+  let levels = 1;
+  for (let at = topic.indexOf("/"); at >= 0; at = topic.indexOf("/", at + 1)) levels++;
+  const topics = 2 * topic.length * utf8BytesMax + levels * levelBytes;
+  return frame.length + names + topics + appendOverheadBytes;
+}
+
 export function writeAppend(writer: ByteWriter, cooked: CookedAppend): void {
   const { request, learned } = cooked;
   const { evidence, publisher } = request;

@@ -7,6 +7,7 @@
 // checkpoint that no longer names it.
 
 import {
+  assert,
   assertPresent,
   type ByteReader,
   type ByteWriter,
@@ -17,6 +18,7 @@ import {
 import type { KvBatch } from "../kv/index.ts";
 import type {
   AppendDone,
+  AppendOutcome,
   AppendRequest,
   DeliverableTtv,
   MissedReport,
@@ -27,6 +29,7 @@ import type {
 } from "./api.ts";
 import { readLtsRecords, writeLtsRecords } from "./core/lts-codec.ts";
 import type { LtsRecord } from "./core/lts-trie.ts";
+import { type MissingSpan, nextMissing, sortSpans } from "./core/missing.ts";
 import { flagsOf, toPublicTtv } from "./deliverable.ts";
 import { storeErrors } from "./errors.ts";
 import {
@@ -36,10 +39,18 @@ import {
   readEvidence,
   writeEvidence,
 } from "./evidence.ts";
-import { type AppendItem, logItemKind, readAppend, writeAppend } from "./log-items.ts";
+import {
+  type AppendItem,
+  appendBytesMax,
+  logItemKind,
+  readAppend,
+  writeAppend,
+} from "./log-items.ts";
+import type { CheckpointImage, ShardMachine } from "./machine.ts";
 import type { UseEntry, UseOwner, UseTable } from "./pools/filter-use.ts";
 import type { ShardSource, SlabSource } from "./pools/source.ts";
-import type { CheckpointImage, Shard, ShardMachine } from "./shard.ts";
+import type { Shard } from "./shard.ts";
+import type { RecoveryPoint } from "./shard-store.ts";
 import type { Generations } from "./slab/generations.ts";
 import type { LogSlab } from "./slab/log-slab.ts";
 import type { Ttv } from "./types.ts";
@@ -60,6 +71,8 @@ export type LogShardParts = {
   readonly phase: (name: string) => void;
 };
 
+/** Items without a message: names and ids. Only decides when the open entry is proposed. */
+const smallItemBytes = 1_024;
 /** Unwritten blocks above which replay waits for the disk. */
 const replayMemoryBytesMax = 32 * 1024 * 1024;
 
@@ -76,8 +89,12 @@ export class LogShard implements ShardMachine, ShardSource {
   /** The TTV that was applied last, for `dispatch`, and the filters it matched. */
   #applied: DeliverableTtv | undefined;
   readonly #matched: UseEntry[] = [];
-  /** Everything up to here was appended before this process began to lead. */
   #rotation: Promise<void> | undefined;
+  /** Replay passed a loss: streams of later entries may build on what is gone. */
+  #relearns: boolean;
+  /** `#missing` is made of these two. */
+  #missingOf: readonly [readonly MissingSpan[], readonly RecoveryPoint[]] | undefined;
+  #missing: readonly MissingSpan[] = [];
 
   constructor(parts: LogShardParts) {
     this.ordinal = parts.ordinal;
@@ -86,6 +103,7 @@ export class LogShard implements ShardMachine, ShardSource {
     this.#writers = parts.writers;
     this.#interest = parts.interest;
     this.#phase = parts.phase;
+    this.#relearns = parts.generations.isCurrentLost;
   }
 
   /** Closes the circle of shard and machine; called once, before anything else. */
@@ -112,15 +130,21 @@ export class LogShard implements ShardMachine, ShardSource {
   }
 
   /** Replay is over: dispatch begins behind it. */
-  begin(): void {
+  async begin(): Promise<void> {
     this.#dispatchedUs = this.appliedUs;
+    // What was replayed in another way than it stands in the log must not be replayed again.
+    if (this.#relearns) await this.shard.checkpoint();
+    this.#relearns = false;
   }
 
   // -------------------------------------------------------------- cooking
 
+  /** REQUIRES: evidence or a writer's stamp, not both. */
   append(request: AppendRequest, done: AppendDone): void {
-    const failure = this.shard.failure;
-    if (failure !== undefined) return done(failure, undefined);
+    assert(request.evidence === undefined || request.writer === undefined, "two kinds of repeats");
+    const sizeBytes = appendBytesMax(request);
+    const refusal = this.shard.failure ?? this.shard.sizeError(sizeBytes);
+    if (refusal !== undefined) return done(refusal, undefined);
     try {
       if (this.#isRepeat(request, done)) return;
     } catch (error) {
@@ -129,31 +153,39 @@ export class LogShard implements ShardMachine, ShardSource {
     const learned: LtsRecord[] = [];
     const slab = this.generations.cooking;
     const stream = request.keep ? slab.lts.place(request.topic, learned).stream : 0;
+    const cooked = { request, flags: flagsOf(request), stream, learned };
     const timeUs = this.shard.cook(
-      logItemKind.append,
-      (writer) => writeAppend(writer, { request, flags: flagsOf(request), stream, learned }),
-      (error) => done(error, error === undefined ? { kind: "stored", timeUs } : undefined),
+      { kind: logItemKind.append, sizeBytes, encode: (writer) => writeAppend(writer, cooked) },
+      (error) => {
+        if (error === undefined) return done(undefined, { kind: "stored", timeUs });
+        this.#refuse(request, error);
+        done(error, undefined);
+      },
     );
   }
 
   release(item: EvidenceItem, done: (error: CodedError | undefined, known: boolean) => void): void {
     const failure = this.shard.failure;
     if (failure !== undefined) return done(failure, false);
+    const onDurable = (error: CodedError | undefined): void =>
+      this.shard.callSafely(() => done(error, true));
     try {
-      if (!this.evidence.decideRelease(item)) return done(undefined, false);
+      const decision = this.evidence.decideRelease(item, onDurable);
+      if (decision === "unknown") return done(undefined, false);
+      if (decision === "pending") return;
     } catch (error) {
       return done(asCodedError(error), false);
     }
-    this.shard.cook(
-      logItemKind.release,
-      (writer) => writeEvidence(writer, item),
-      (error) => done(error, true),
-    );
+    const encode = (writer: ByteWriter): void => writeEvidence(writer, item);
+    this.shard.cook({ kind: logItemKind.release, sizeBytes: smallItemBytes, encode }, (error) => {
+      if (error !== undefined) this.evidence.refuseReleased(item, error);
+      done(error, true);
+    });
   }
 
   /** Removes all evidence of an incarnation that has ended. Resolves when durable. */
   async endEvidence(publisher: string, incarnation: number): Promise<void> {
-    const ids = await this.evidence.listStored(publisher, incarnation);
+    const ids = await this.evidence.decideEnd(publisher, incarnation);
     if (ids.length === 0) return;
     await this.#commit(logItemKind.endEvidence, (writer) => {
       writer.string(publisher).u64(incarnation).varint(ids.length);
@@ -162,8 +194,8 @@ export class LogShard implements ShardMachine, ShardSource {
   }
 
   /** Opens a writer; its epoch is the commit time of the opening. */
-  openWriter(name: string): Promise<number> {
-    this.#writers.admitOpen(name);
+  async openWriter(name: string): Promise<number> {
+    this.#writers.decideOpen(name, this.appliedUs);
     return this.#commit(logItemKind.openWriter, (writer) => writer.string(name));
   }
 
@@ -184,6 +216,11 @@ export class LogShard implements ShardMachine, ShardSource {
       for (const number of numbers) writer.u32(number);
     });
     await this.shard.checkpoint();
+  }
+
+  /** Seals what is open, so that its memory can be freed by writing it. */
+  relieve(): void {
+    this.generations.current.sealAll();
   }
 
   async #rotate(): Promise<void> {
@@ -207,7 +244,8 @@ export class LogShard implements ShardMachine, ShardSource {
     return new Promise((resolve, reject) => {
       const failure = this.shard.failure;
       if (failure !== undefined) return reject(failure);
-      const timeUs = this.shard.cook(kind, encode, (error) =>
+      const item = { kind, sizeBytes: smallItemBytes, encode };
+      const timeUs = this.shard.cook(item, (error) =>
         error === undefined ? resolve(timeUs) : reject(error),
       );
       onCooked();
@@ -215,23 +253,32 @@ export class LogShard implements ShardMachine, ShardSource {
   }
 
   #isRepeat(request: AppendRequest, done: AppendDone): boolean {
-    const { evidence, writer } = request;
-    const onRepeat = (): void => done(undefined, { kind: "repeat" });
+    const { evidence, publisher, writer } = request;
     if (evidence !== undefined) {
-      const decision = this.evidence.decide(
-        { publisher: request.publisher, ...evidence },
-        onRepeat,
+      const decision = this.evidence.decide({ publisher, ...evidence }, (error) =>
+        this.#answer(done, error, { kind: "repeat" }),
       );
-      if (decision !== "new") this.counters.repeatsAnswered++;
-      if (decision === "repeat_applied") onRepeat();
-      return decision !== "new";
+      if (decision === "new") return false;
+      this.counters.repeatsAnswered++;
+      if (decision === "repeat_applied") done(undefined, { kind: "repeat" });
+      return true;
     }
     if (writer === undefined) return false;
-    const decision = this.#writers.decide(writer, (timeUs) =>
-      done(undefined, { kind: "stored", timeUs }),
+    const decision = this.#writers.decide(writer, (error, timeUs) =>
+      this.#answer(done, error, { kind: "stored", timeUs }),
     );
     if (decision === "repeat") this.counters.repeatsAnswered++;
     return decision === "repeat";
+  }
+
+  #answer(done: AppendDone, error: CodedError | undefined, outcome: AppendOutcome): void {
+    this.shard.callSafely(() => done(error, error === undefined ? outcome : undefined));
+  }
+
+  /** Nothing of this append will be applied: whoever repeated it waits no longer. */
+  #refuse({ publisher, evidence, writer }: AppendRequest, error: CodedError): void {
+    if (evidence !== undefined) this.evidence.refuseTaken({ publisher, ...evidence }, error);
+    if (writer !== undefined) this.#writers.refuse(writer, error);
   }
 
   // -------------------------------------------------------------- machine
@@ -276,10 +323,16 @@ export class LogShard implements ShardMachine, ShardSource {
     this.#dispatchedUs = timeUs;
   }
 
-  beforeReplay(kind: number): Promise<void> | undefined {
-    if (kind === logItemKind.rotate) return this.generations.prepareNext().then(() => undefined);
+  beforeReplay(kind: number, body: ByteReader): Promise<void> | undefined {
+    if (kind === logItemKind.rotate) {
+      return this.generations.prepareNext(body.u32()).then(() => undefined);
+    }
     if (this.generations.memoryBytes < replayMemoryBytesMax) return undefined;
     return this.generations.current.flush();
+  }
+
+  entriesLost(): void {
+    this.#relearns = true;
   }
 
   capture(): CheckpointImage {
@@ -314,27 +367,30 @@ export class LogShard implements ShardMachine, ShardSource {
       this.counters.ttvsSkipped++;
       return;
     }
-    slab.learn(item.learned, timeUs);
-    this.#store(slab, item.stream, ttv);
+    const stream = this.#store(slab, item, ttv);
     this.#interest.match(this.ordinal, ttv.topic, timeUs, this.#matched);
     const anybody = this.#matched.some((entry) => entry.uses.size > 0);
     if (!anybody) {
       this.#matched.length = 0;
       return;
     }
-    const ref: TtvRef = {
-      shard: this.number,
-      generation: slab.generation,
-      stream: item.stream,
-      timeUs,
-    };
+    const ref: TtvRef = { shard: this.number, generation: slab.generation, stream, timeUs };
     this.#applied = { ...toPublicTtv(ttv), ref };
   }
 
-  #store(slab: LogSlab, stream: number, ttv: Ttv): void {
+  #store(slab: LogSlab, item: AppendItem, ttv: Ttv): number {
+    if (this.#relearns) {
+      const learned: LtsRecord[] = [];
+      slab.lts.place(ttv.topic, learned);
+      slab.learn(learned, ttv.timeUs);
+    } else {
+      slab.learn(item.learned, ttv.timeUs);
+    }
     const place = assertPresent(slab.lts.lookup(ttv.topic), "an applied topic has its place");
-    slab.append(stream, ttv, place.varying);
+    assert(this.#relearns || place.stream === item.stream, "a topic keeps its stream");
+    slab.append(place.stream, ttv, place.varying);
     this.counters.ttvsAppended++;
+    return place.stream;
   }
 
   // -------------------------------------------------------------- reading
@@ -344,8 +400,21 @@ export class LogShard implements ShardMachine, ShardSource {
   }
 
   missedAfter(positionUs: number): MissedReport | undefined {
-    const missed = this.generations.missedAfter(positionUs);
-    return missed === undefined ? undefined : { shard: this.number, ...missed };
+    const found = nextMissing(this.#missingSpans(), positionUs);
+    if (found === undefined) return undefined;
+    const { afterUs, untilUs, countMax, reason } = found;
+    const span = { fromUs: afterUs, toUs: untilUs, count: countMax };
+    return { shard: this.number, ...span, estimated: true, reason };
+  }
+
+  #missingSpans(): readonly MissingSpan[] {
+    const { missing } = this.generations;
+    const { recoveries } = this.shard;
+    if (this.#missingOf?.[0] !== missing || this.#missingOf[1] !== recoveries) {
+      this.#missingOf = [missing, recoveries];
+      this.#missing = sortSpans([...missing, ...recoveries.map(lostSpan)]);
+    }
+    return this.#missing;
   }
 
   async fetch(ref: TtvRef): Promise<PublicTtv | undefined> {
@@ -360,4 +429,8 @@ export class LogShard implements ShardMachine, ShardSource {
   close(): Promise<void> {
     return this.generations.close();
   }
+}
+
+function lostSpan({ fromUs, toUs, countMax }: RecoveryPoint): MissingSpan {
+  return { afterUs: fromUs, untilUs: toUs, countMax, reason: "damaged" };
 }

@@ -5,8 +5,8 @@
 // indexes; `onCommitted` runs once per entry, in that order, only when the entry is durable; a
 // failed log commits nothing more.
 
-import type { Logger } from "../base/index.ts";
-import type { LogGap, WriteAheadLog } from "../log/index.ts";
+import { type Clock, isCodedError, type Logger, toError } from "../base/index.ts";
+import type { LogGap, LogRecord, WriteAheadLog } from "../log/index.ts";
 
 export type ShardEntry = {
   readonly index: number;
@@ -26,8 +26,13 @@ export interface ShardLog {
   replay(fromIndex: number, visit: (entry: ShardEntry) => void | Promise<void>): Promise<void>;
   /** From now on committed entries go to `onCommitted`; proposals are taken from `nextIndex`. */
   start(nextIndex: number, handlers: ShardLogHandlers): void;
-  /** Takes over `payload`. Returns the entry's index. */
-  propose(kind: number, version: number, payload: Buffer): number;
+  /**
+   * Takes over `payload`, whatever the log has to wait for. Its index is `lastIndex` then. A log
+   * that has failed says so by `onFailed`, within this call.
+   * REQUIRES: the payload is not above `payloadBytesMax`.
+   */
+  propose(kind: number, version: number, payload: Buffer): void;
+  readonly payloadBytesMax: number;
   /** Entries up to `index` are in the shard's checkpoint. */
   release(index: number): void;
   readonly bytesSinceRelease: number;
@@ -39,37 +44,53 @@ export type ShardLogHandlers = {
   readonly onFailed: (error: Error) => void;
 };
 
+export type LocalLogParts = {
+  readonly log: WriteAheadLog;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** Epoch of the shard, written into each record. */
+  readonly epoch: () => number;
+};
+
+type Proposal = Pick<LogRecord, "index" | "kind" | "version"> & { readonly payload: Buffer };
+
+/** How often a queue that is full is tried again. */
+const retryMs = 1;
+
 export class LocalLog implements ShardLog {
   readonly shard: number;
   readonly gaps: readonly LogGap[];
-  readonly #log: WriteAheadLog;
-  readonly #logger: Logger;
-  readonly #epoch: () => number;
+  readonly #parts: LocalLogParts;
+  /** Proposed while the log's queue was full: they keep their order. */
+  readonly #unsent: Proposal[] = [];
   #handlers: ShardLogHandlers | undefined;
   #lastIndex = 0;
   #failed = false;
+  #retrying = false;
 
-  constructor(shard: number, log: WriteAheadLog, epoch: () => number, logger: Logger) {
+  constructor(shard: number, parts: LocalLogParts) {
     this.shard = shard;
-    this.#log = log;
-    this.#epoch = epoch;
-    this.#logger = logger;
-    this.gaps = log.gapsOf(shard);
+    this.#parts = parts;
+    this.gaps = parts.log.gapsOf(shard);
   }
 
   get lastIndex(): number {
     return this.#lastIndex;
   }
 
+  get payloadBytesMax(): number {
+    return this.#parts.log.payloadBytesMax;
+  }
+
   get bytesSinceRelease(): number {
-    return this.#log.bytesSinceRelease(this.shard);
+    return this.#parts.log.bytesSinceRelease(this.shard);
   }
 
   async replay(
     fromIndex: number,
     visit: (entry: ShardEntry) => void | Promise<void>,
   ): Promise<void> {
-    await this.#log.read(this.shard, fromIndex, (record) => {
+    await this.#parts.log.read(this.shard, fromIndex, (record) => {
       const { index, kind, version } = record;
       return visit({ index, kind, version, payload: record.payload as Buffer });
     });
@@ -80,32 +101,51 @@ export class LocalLog implements ShardLog {
     this.#handlers = handlers;
   }
 
-  propose(kind: number, version: number, payload: Buffer): number {
-    const index = ++this.#lastIndex;
-    const record = {
-      shard: this.shard,
-      epoch: this.#epoch(),
-      index,
-      term: 1,
-      kind,
-      version,
-      payload,
-    };
-    this.#log.append(record, (error) => {
-      if (error === undefined) this.#handlers?.onCommitted({ index, kind, version, payload });
-      else this.#fail(error);
-    });
-    return index;
+  propose(kind: number, version: number, payload: Buffer): void {
+    this.#unsent.push({ index: ++this.#lastIndex, kind, version, payload });
+    this.#send();
   }
 
   release(index: number): void {
-    if (index > 0) this.#log.release(this.shard, index);
+    if (index > 0) this.#parts.log.release(this.shard, index);
+  }
+
+  #send(): void {
+    for (let next = this.#unsent[0]; next !== undefined; next = this.#unsent[0]) {
+      try {
+        this.#append(next);
+      } catch (error) {
+        if (isCodedError(error, "LOG_PENDING_FULL")) this.#sendLater();
+        else this.#fail(toError(error));
+        return;
+      }
+      this.#unsent.shift();
+    }
+  }
+
+  #append(proposal: Proposal): void {
+    const record = { ...proposal, shard: this.shard, epoch: this.#parts.epoch(), term: 1 };
+    this.#parts.log.append(record, (error) => {
+      if (error === undefined) this.#handlers?.onCommitted(proposal);
+      else this.#fail(error);
+    });
+  }
+
+  #sendLater(): void {
+    if (this.#retrying || this.#failed) return;
+    this.#retrying = true;
+    this.#parts.clock.schedule(retryMs, () => {
+      this.#retrying = false;
+      this.#send();
+    });
   }
 
   #fail(error: Error): void {
+    this.#unsent.length = 0;
     if (this.#failed) return;
     this.#failed = true;
-    this.#logger.error("store.shard_log_failed", { shard: this.shard, reason: error.message });
+    const { logger } = this.#parts;
+    logger.error("store.shard_log_failed", { shard: this.shard, reason: error.message });
     this.#handlers?.onFailed(error);
   }
 }

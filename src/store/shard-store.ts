@@ -5,7 +5,8 @@
 // or nothing of it. Between checkpoints the same facts live in memory and come back by replay.
 
 import { ByteReader, ByteWriter, crc32 } from "../base/index.ts";
-import type { Kv, KvBatch } from "../kv/index.ts";
+import type { KvBatch } from "../kv/index.ts";
+import type { DurableKv } from "./durable-kv.ts";
 import { storeErrors } from "./errors.ts";
 
 /** Everything at or below it is in synced slabs and in this store. */
@@ -13,17 +14,24 @@ export type CheckpointRecord = {
   readonly index: number;
   readonly timeUs: number;
   readonly epoch: number;
-  /** Where an epoch began because data was lost: positions above it are set back to it. */
+  /** Where commit times are missing, ascending. */
   readonly recoveries: readonly RecoveryPoint[];
 };
 
+/** Commit times that are missing: the log was damaged. */
 export type RecoveryPoint = {
+  /** The epoch that began with it. */
   readonly epoch: number;
   /** Last commit time before the loss. */
   readonly fromUs: number;
-  /** First commit time after it; equal to `fromUs` when nothing follows. */
+  /** Last commit time that may have been lost. */
   readonly toUs: number;
+  /** No more TTVs than this are missing. */
+  readonly countMax: number;
 };
+
+/** Recovery points kept; older ones are forgotten, each took a start that found damage. */
+export const recoveriesMax = 1_000;
 
 export const firstCheckpoint: CheckpointRecord = { index: 0, timeUs: 0, epoch: 1, recoveries: [] };
 
@@ -42,20 +50,19 @@ export const rowPrefix = {
 
 const checkpointKey = Buffer.from([rowPrefix.checkpoint]);
 const formatVersion = 1;
-const pageRows = 1_000;
 
 export class ShardStore {
-  readonly #kv: Kv;
+  readonly #kv: DurableKv;
   readonly #shard: number;
   #checkpoint: CheckpointRecord;
 
-  private constructor(kv: Kv, shard: number, checkpoint: CheckpointRecord) {
+  private constructor(kv: DurableKv, shard: number, checkpoint: CheckpointRecord) {
     this.#kv = kv;
     this.#shard = shard;
     this.#checkpoint = checkpoint;
   }
 
-  static async open(kv: Kv, shard: number): Promise<ShardStore> {
+  static async open(kv: DurableKv, shard: number): Promise<ShardStore> {
     const row = await kv.get(checkpointKey);
     const checkpoint = row === undefined ? firstCheckpoint : decodeCheckpoint(row, kv.path);
     return new ShardStore(kv, shard, checkpoint);
@@ -65,12 +72,13 @@ export class ShardStore {
     return this.#checkpoint;
   }
 
-  /** Commits a checkpoint with the rows that changed since the last one. */
+  /** Commits a checkpoint with the rows that changed since the last one; waits out failures. */
   async commit(checkpoint: CheckpointRecord, addRows: (batch: KvBatch) => void): Promise<void> {
-    const batch = this.#kv.batch();
-    addRows(batch);
-    batch.put(checkpointKey, encodeCheckpoint(checkpoint));
-    await batch.write({ sync: true });
+    const fill = (batch: KvBatch): void => {
+      addRows(batch);
+      batch.put(checkpointKey, encodeCheckpoint(checkpoint));
+    };
+    await this.#kv.write(fill, { sync: true });
     this.#checkpoint = checkpoint;
   }
 
@@ -78,18 +86,9 @@ export class ShardStore {
     return this.#kv.get(key);
   }
 
-  /** All rows whose key begins with `prefix`, in order, page by page. */
-  async scan(prefix: Buffer, visit: (key: Buffer, value: Buffer) => void): Promise<void> {
-    const cursor = this.#kv.cursor({ gte: prefix, lt: prefixEnd(prefix) });
-    try {
-      for (;;) {
-        const entries = await cursor.next(pageRows);
-        if (entries.length === 0) return;
-        for (const [key, value] of entries) visit(key, value);
-      }
-    } finally {
-      await cursor.close();
-    }
+  /** All rows whose key begins with `prefix`, in order. */
+  scan(prefix: Buffer, visit: (key: Buffer, value: Buffer) => void): Promise<void> {
+    return this.#kv.scan({ gte: prefix, lt: prefixEnd(prefix) }, visit);
   }
 
   close(): Promise<void> {
@@ -118,7 +117,7 @@ export function encodeCheckpoint(record: CheckpointRecord): Buffer {
   writer.u8(formatVersion).u64(record.index).u64(record.timeUs).u32(record.epoch);
   writer.varint(record.recoveries.length);
   for (const point of record.recoveries) {
-    writer.u32(point.epoch).u64(point.fromUs).u64(point.toUs);
+    writer.u32(point.epoch).u64(point.fromUs).u64(point.toUs).varint(point.countMax);
   }
   writer.u32(crc32(writer.finish()));
   return Buffer.from(writer.finish());
@@ -139,7 +138,12 @@ export function decodeCheckpoint(bytes: Buffer, path: string): CheckpointRecord 
   const epoch = reader.u32();
   const recoveries: RecoveryPoint[] = [];
   for (let left = reader.varint(); left > 0; left--) {
-    recoveries.push({ epoch: reader.u32(), fromUs: reader.u64(), toUs: reader.u64() });
+    recoveries.push({
+      epoch: reader.u32(),
+      fromUs: reader.u64(),
+      toUs: reader.u64(),
+      countMax: reader.varint(),
+    });
   }
   return { index, timeUs, epoch, recoveries };
 }

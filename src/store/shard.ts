@@ -2,9 +2,9 @@
 // that is open in this turn, proposed, and applied in order once they are durable.
 //
 // Invariants: commit times strictly grow with the order of items; an item is decided while it is
-// cooked and never again; an item's `done` runs after it was applied and before the next one is;
-// a checkpoint captures the state between two entries.
-// What an item means is left to the layout's machine.
+// cooked and never again; an item's `done` runs once, after it was applied and before the next one
+// is; a checkpoint captures the state between two entries; what cannot be applied ends the shard,
+// so that nothing is built on half an entry. What an item means is left to the layout's machine.
 
 import {
   assert,
@@ -13,36 +13,27 @@ import {
   type CodedError,
   type Counters,
   createCounters,
+  isCodedError,
   type Logger,
   toError,
 } from "../base/index.ts";
-import type { KvBatch } from "../kv/index.ts";
 import type { CommitClock } from "./commit-clock.ts";
 import { storeErrors } from "./errors.ts";
+import { entryItemsMax, entryKind, entryVersion, type ShardMachine } from "./machine.ts";
 import type { ShardEntry, ShardLog } from "./shard-log.ts";
-import type { RecoveryPoint, ShardStore } from "./shard-store.ts";
+import { replayEntries } from "./shard-replay.ts";
+import { type RecoveryPoint, recoveriesMax, type ShardStore } from "./shard-store.ts";
 
 /** Runs when its item was applied, or with the error that keeps it from ever being so. */
 export type ItemDone = (error: CodedError | undefined) => void;
 
-/** State of a layout that items change. All calls are synchronous unless they return a promise. */
-export interface ShardMachine {
-  apply(kind: number, timeUs: number, body: ByteReader): void;
-  /** After `apply` and the item's `done`: hand the change on to readers. */
-  dispatch(timeUs: number): void;
-  /** Replay only: what must be ready before `apply` (a slab to be opened, memory to be freed). */
-  beforeReplay(kind: number, timeUs: number): Promise<void> | undefined;
-  /** Freezes what a checkpoint at this moment consists of. */
-  capture(): CheckpointImage;
-}
-
-export interface CheckpointImage {
-  /** Makes the slabs hold, synced, everything applied before the capture. */
-  prepare(): Promise<void>;
-  addRows(batch: KvBatch): void;
-  /** The checkpoint stands (true) or did not come about (false: its rows are dirty again). */
-  finish(committed: boolean): void;
-}
+/** What is cooked into the open entry. */
+export type Item = {
+  readonly kind: number;
+  /** At least as much as `encode` writes. */
+  readonly sizeBytes: number;
+  readonly encode: (writer: ByteWriter, timeUs: number) => void;
+};
 
 export type ShardParts = {
   readonly log: ShardLog;
@@ -53,7 +44,7 @@ export type ShardParts = {
   /** Asks for a call of `flush` at the end of this turn. */
   readonly endTurn: (shard: Shard) => void;
   readonly phase: (name: string) => void;
-  /** The log will never take an entry again. */
+  /** The shard will never take an entry again. */
   readonly onFailure: (error: CodedError) => void;
 };
 
@@ -63,14 +54,13 @@ export const shardCounterHelp = {
   entriesApplied: "log entries applied, replayed ones included",
   checkpoints: "checkpoints committed",
   checkpointsFailed: "checkpoints that did not come about",
+  callbackErrors: "faults of those who were told about their items",
 };
 
-/** Entry versions: one per kind, frozen once shipped (docs/formats/entries.md). */
-export const entryKind = { items: 1 } as const;
-const entryVersion = 1;
 /** An entry is proposed early at this size: readers of the log hold one entry in memory. */
 const entryBytesMax = 256 * 1024;
-const entryItemsMax = 1_000;
+/** The first item's time, its kind and its distance stand before its body. */
+const itemOverheadBytes = 8 + 1 + 8;
 
 type OpenEntry = {
   readonly writer: ByteWriter;
@@ -78,11 +68,14 @@ type OpenEntry = {
   lastUs: number;
 };
 
+/** A proposed entry; those before `told` know of it. */
+type WaitingEntry = { readonly index: number; readonly dones: readonly ItemDone[]; told: number };
+
 export class Shard {
   readonly number: number;
   readonly counters: Counters<typeof shardCounterHelp> = createCounters(shardCounterHelp);
   readonly #parts: ShardParts;
-  readonly #waiting: Array<{ index: number; dones: ItemDone[] }> = [];
+  readonly #waiting: WaitingEntry[] = [];
   #open: OpenEntry | undefined;
   #appliedIndex: number;
   #appliedUs: number;
@@ -115,12 +108,17 @@ export class Shard {
     return this.#epoch;
   }
 
+  /** Where commit times are missing because the log was damaged, ascending. */
   get recoveries(): readonly RecoveryPoint[] {
     return this.#recoveries;
   }
 
   get isDirty(): boolean {
     return this.#appliedIndex > this.#parts.store.checkpoint.index;
+  }
+
+  get isCheckpointing(): boolean {
+    return this.#checkpointing !== undefined;
   }
 
   get bytesSinceCheckpoint(): number {
@@ -133,34 +131,52 @@ export class Shard {
 
   /** Brings back what the log holds above the checkpoint, then takes proposals. */
   async recover(): Promise<void> {
-    const { log, machine } = this.#parts;
-    let expected = this.#appliedIndex + 1;
+    const { log, machine, time } = this.#parts;
     // A log that ends below the checkpoint has lost nothing that is needed: it goes on above it.
     log.release(this.#appliedIndex);
-    await log.replay(expected, async (entry) => {
-      if (entry.index > expected)
-        this.#parts.logger.warn("store.entries_missing", {
-          shard: this.number,
-          fromIndex: expected,
-          toIndex: entry.index - 1,
-        });
-      expected = entry.index + 1;
-      await this.#replayEntry(entry, machine);
+    const { nextIndex, lost } = await replayEntries(this.#appliedIndex, this.#appliedUs, {
+      shard: this.number,
+      log,
+      machine,
+      applied: (index, timeUs) => {
+        this.#appliedIndex = index;
+        this.#appliedUs = timeUs;
+        time.learn(timeUs);
+        this.counters.entriesApplied++;
+      },
     });
-    this.#parts.time.claim();
-    log.start(expected, {
+    time.claim();
+    log.start(nextIndex, {
       onCommitted: (entry) => this.#commit(entry),
       onFailed: (error) => this.fail(storeErrors.failed({ reason: error.message }, error)),
     });
-    if (log.gaps.length > 0) await this.#beginEpoch();
+    const isTailLost = log.gaps.some((gap) => (gap.toIndex ?? nextIndex) >= nextIndex);
+    // A start that found the same lost tail, and nothing behind it, has told of it already.
+    if (isTailLost && this.#recoveries.at(-1)?.toUs !== this.#appliedUs) {
+      const toUs = time.next();
+      lost.push({ fromUs: this.#appliedUs, toUs, countMax: toUs - this.#appliedUs });
+      this.#appliedUs = toUs;
+    }
+    if (lost.length > 0) await this.#beginEpoch(lost);
+  }
+
+  /** Why an item of this size can never be taken; undefined when it can. */
+  sizeError(sizeBytes: number): CodedError | undefined {
+    const limitBytes = this.#parts.log.payloadBytesMax - itemOverheadBytes;
+    return sizeBytes <= limitBytes
+      ? undefined
+      : storeErrors.entryTooLarge({ sizeBytes, limitBytes });
   }
 
   /**
    * Gives the item its commit time and puts it into the open entry.
-   * REQUIRES: everything that decides about the item has been decided against proposed state.
+   * REQUIRES: everything that decides about the item has been decided against proposed state;
+   * `sizeError` had nothing to say.
    */
-  cook(kind: number, encode: (writer: ByteWriter, timeUs: number) => void, done: ItemDone): number {
+  cook(item: Item, done: ItemDone): number {
     assert(this.#failure === undefined, "cooking on a failed shard");
+    const openBytes = this.#open?.writer.length ?? 0;
+    if (openBytes + item.sizeBytes > entryBytesMax) this.flush();
     const timeUs = this.#parts.time.next();
     let entry = this.#open;
     if (entry === undefined) {
@@ -169,9 +185,9 @@ export class Shard {
       this.#open = entry;
       this.#parts.endTurn(this);
     }
-    entry.writer.u8(kind).varint(timeUs - entry.lastUs);
+    entry.writer.u8(item.kind).varint(timeUs - entry.lastUs);
     entry.lastUs = timeUs;
-    encode(entry.writer, timeUs);
+    item.encode(entry.writer, timeUs);
     entry.dones.push(done);
     this.counters.itemsCooked++;
     if (entry.writer.length >= entryBytesMax || entry.dones.length >= entryItemsMax) this.flush();
@@ -183,13 +199,10 @@ export class Shard {
     const entry = this.#open;
     if (entry === undefined) return;
     this.#open = undefined;
-    if (this.#failure !== undefined) {
-      for (const done of entry.dones) done(this.#failure);
-      return;
-    }
-    const index = this.#parts.log.propose(entryKind.items, entryVersion, entry.writer.finish());
-    this.#waiting.push({ index, dones: entry.dones });
+    const { log } = this.#parts;
+    this.#waiting.push({ index: log.lastIndex + 1, dones: entry.dones, told: 0 });
     this.counters.entriesProposed++;
+    log.propose(entryKind.items, entryVersion, entry.writer.finish());
   }
 
   /** Takes nothing more and tells everybody who waits. */
@@ -197,21 +210,42 @@ export class Shard {
     if (this.#failure !== undefined) return;
     this.#failure = error;
     this.#parts.onFailure(error);
-    this.flush();
-    for (const { dones } of this.#waiting.splice(0)) for (const done of dones) done(error);
+    this.#tellAll(error);
   }
 
-  /** Commits a checkpoint of everything applied; at most one at a time. */
-  checkpoint(): Promise<void> {
-    this.#checkpointing ??= this.#takeCheckpoint().finally(() => {
+  /** Like a failure, but wanted: what was not applied by now never will be in this process. */
+  close(): void {
+    this.#failure ??= storeErrors.closed();
+    this.#tellAll(this.#failure);
+  }
+
+  /** A fault of one who is told must not keep others from hearing, nor the entry from applying. */
+  callSafely(call: () => void): void {
+    try {
+      call();
+    } catch (fault) {
+      this.counters.callbackErrors++;
+      const fields = { shard: this.number, reason: toError(fault).message };
+      this.#parts.logger.error("store.callback_failed", fields);
+    }
+  }
+
+  /** Commits a checkpoint of everything applied by now; they are taken one at a time. */
+  async checkpoint(): Promise<void> {
+    // Never inside an apply: a checkpoint stands between two entries.
+    await Promise.resolve();
+    const index = this.#appliedIndex;
+    while (this.#checkpointing !== undefined) {
+      await this.#checkpointing.catch(() => undefined); // told to whoever asked for that one
+      if (this.#parts.store.checkpoint.index >= index) return;
+    }
+    this.#checkpointing = this.#takeCheckpoint().finally(() => {
       this.#checkpointing = undefined;
     });
-    return this.#checkpointing;
+    await this.#checkpointing;
   }
 
   async #takeCheckpoint(): Promise<void> {
-    // Never inside an apply: a checkpoint stands between two entries.
-    await Promise.resolve();
     const { store, machine, log, phase } = this.#parts;
     const record = {
       index: this.#appliedIndex,
@@ -225,28 +259,44 @@ export class Shard {
       await image.prepare();
       phase("checkpoint.prepared");
       await store.commit(record, (batch) => image.addRows(batch));
-      phase("checkpoint.committed");
     } catch (error) {
       image.finish(false);
-      this.counters.checkpointsFailed++;
-      this.#parts.logger.error("store.checkpoint_failed", {
-        shard: this.number,
-        reason: toError(error).message,
-      });
+      this.#checkpointFailed(toError(error));
       throw error;
     }
+    phase("checkpoint.committed");
     image.finish(true);
     this.counters.checkpoints++;
     log.release(record.index);
     phase("checkpoint.released");
   }
 
-  #commit(entry: ShardEntry): void {
-    const waiting = this.#waiting[0]?.index === entry.index ? this.#waiting.shift() : undefined;
-    this.#applyEntry(entry, waiting?.dones);
+  #checkpointFailed(error: Error): void {
+    this.counters.checkpointsFailed++;
+    if (this.#failure?.code === "STORE_CLOSED") return;
+    const fields = { shard: this.number, reason: error.message };
+    this.#parts.logger.error("store.checkpoint_failed", fields);
+    // What a failed sync leaves on the medium is not known: only a start from the log is safe.
+    if (!isCodedError(error, "STORE_SYNC_FAILED")) return;
+    this.fail(storeErrors.failed({ reason: error.message }, error));
   }
 
-  #applyEntry(entry: ShardEntry, dones: readonly ItemDone[] | undefined): void {
+  #commit(entry: ShardEntry): void {
+    if (this.#failure !== undefined) return;
+    const first = this.#waiting[0];
+    const waiting = first?.index === entry.index ? first : undefined;
+    try {
+      this.#applyEntry(entry, waiting);
+    } catch (error) {
+      const { message } = toError(error);
+      this.#parts.logger.error("store.apply_failed", { shard: this.number, reason: message });
+      this.fail(storeErrors.failed({ reason: message }, error));
+      return;
+    }
+    if (waiting !== undefined && this.#waiting[0] === waiting) this.#waiting.shift();
+  }
+
+  #applyEntry(entry: ShardEntry, waiting: WaitingEntry | undefined): void {
     const { machine } = this.#parts;
     const reader = new ByteReader(entry.payload);
     let timeUs = reader.u64();
@@ -255,49 +305,35 @@ export class Shard {
       timeUs += reader.varint();
       machine.apply(kind, timeUs, reader);
       this.#appliedUs = timeUs;
-      dones?.[item]?.(undefined);
+      if (waiting !== undefined && waiting.told === item) this.#tell(waiting, undefined);
       machine.dispatch(timeUs);
     }
     this.#appliedIndex = entry.index;
     this.counters.entriesApplied++;
   }
 
-  async #replayEntry(entry: ShardEntry, machine: ShardMachine): Promise<void> {
-    if (entry.kind !== entryKind.items || entry.version > entryVersion) {
-      throw storeErrors.formatNewer({
-        what: `entry ${entry.index} of shard ${this.number}`,
-        version: entry.version,
-      });
-    }
-    // The payload is a view of the log's buffer and `beforeReplay` may wait: keep a copy.
-    const reader = new ByteReader(Buffer.from(entry.payload));
-    let timeUs = reader.u64();
-    while (reader.remaining > 0) {
-      const kind = reader.u8();
-      timeUs += reader.varint();
-      const ready = machine.beforeReplay(kind, timeUs);
-      if (ready !== undefined) await ready;
-      machine.apply(kind, timeUs, reader);
-      this.#appliedUs = timeUs;
-      this.#parts.time.learn(timeUs);
-    }
-    this.#appliedIndex = entry.index;
-    this.counters.entriesApplied++;
+  #tellAll(error: CodedError): void {
+    const open = this.#open;
+    this.#open = undefined;
+    const entries = this.#waiting.splice(0);
+    if (open !== undefined) entries.push({ index: 0, dones: open.dones, told: 0 });
+    for (const entry of entries) while (entry.told < entry.dones.length) this.#tell(entry, error);
   }
 
-  /** After a loss: positions of older epochs above the loss are told about it by their readers. */
-  async #beginEpoch(): Promise<void> {
-    const checkpointUs = this.#parts.store.checkpoint.timeUs;
+  #tell(entry: WaitingEntry, error: CodedError | undefined): void {
+    const done = entry.dones[entry.told++] as ItemDone;
+    this.callSafely(() => done(error));
+  }
+
+  /** After a loss: readers whose position lies before it are told when they pass it. */
+  async #beginEpoch(lost: ReadonlyArray<Omit<RecoveryPoint, "epoch">>): Promise<void> {
     this.#epoch++;
-    this.#recoveries = [
-      ...this.#recoveries,
-      { epoch: this.#epoch, fromUs: checkpointUs, toUs: this.#appliedUs },
-    ];
-    this.#parts.logger.error("store.entries_lost", {
-      shard: this.number,
-      epoch: this.#epoch,
-      gaps: this.#parts.log.gaps.map((gap) => ({ from: gap.fromIndex, to: gap.toIndex })),
-    });
+    const points = lost.map((span) => ({ ...span, epoch: this.#epoch }));
+    this.#recoveries = [...this.#recoveries, ...points].slice(-recoveriesMax);
+    for (const { fromUs, toUs, countMax } of points) {
+      const fields = { shard: this.number, epoch: this.#epoch, fromUs, toUs, countMax };
+      this.#parts.logger.error("store.entries_lost", fields);
+    }
     await this.checkpoint();
   }
 }

@@ -38,17 +38,19 @@ import { DurableKv } from "./durable-kv.ts";
 import { storeErrors } from "./errors.ts";
 import { EvidenceTable } from "./evidence.ts";
 import { LogShard } from "./log-shard.ts";
+import type { ShardMachine } from "./machine.ts";
 import { MapShard } from "./map/map-shard.ts";
 import { MapSlab } from "./map/map-slab.ts";
 import { BlockCache } from "./pools/block-cache.ts";
 import type { FilterUse } from "./pools/filter-use.ts";
 import { InterestTable } from "./pools/interest.ts";
 import { poolCounterHelp, SubscriberState } from "./pools/subscriber.ts";
-import { Shard, type ShardMachine } from "./shard.ts";
+import { Shard } from "./shard.ts";
 import { LocalLog } from "./shard-log.ts";
 import { ShardStore } from "./shard-store.ts";
 import { BlockReader } from "./slab/block-reader.ts";
 import { Generations } from "./slab/generations.ts";
+import { OpenSlabs } from "./slab/open-slabs.ts";
 import { WriteGate } from "./write-gate.ts";
 import { WriterTable } from "./writers.ts";
 
@@ -68,6 +70,8 @@ export type StoreSettings = {
   readonly pendingBytesMax: number;
   /** Decoded blocks kept for readers. Default 64 MiB. */
   readonly blockCacheBytesMax: number;
+  /** Sealed slabs open at once for readers; the least used is closed. Default 64. */
+  readonly openSlabsMax: number;
   readonly lts: LtsSettings;
 };
 
@@ -77,6 +81,7 @@ export const storeSettingsDefault: Omit<StoreSettings, "dir" | "quarantineDir"> 
   writeBufferBytesMax: 256 * 1024 * 1024,
   pendingBytesMax: 32 * 1024 * 1024,
   blockCacheBytesMax: 64 * 1024 * 1024,
+  openSlabsMax: 64,
   lts: ltsSettingsDefault,
 };
 
@@ -113,12 +118,15 @@ export async function openStore(
 export class LocalStore implements Store {
   readonly counters = createCounters(poolCounterHelp);
   readonly blockCache: BlockCache;
+  readonly openSlabs: OpenSlabs;
   readonly #settings: StoreSettings;
   readonly #components: StoreComponents;
   readonly #checkpointer: Checkpointer;
   readonly #gate: WriteGate;
   readonly #closer = new Closer();
   readonly #turn = new Set<Shard>();
+  readonly #shards: Shard[] = [];
+  readonly #subscribers = new Set<SubscriberState>();
   #stateShards: readonly MapShard[] = [];
   #messages: DatabaseRecord | undefined;
   #logs: readonly LogShard[] = [];
@@ -131,7 +139,11 @@ export class LocalStore implements Store {
     this.#components = components;
     this.blockCache = new BlockCache(settings.blockCacheBytesMax);
     this.#checkpointer = new Checkpointer(settings.checkpoint, clock, logger);
-    this.#gate = new WriteGate({ settings, log: components.log, clock });
+    this.openSlabs = new OpenSlabs(settings.openSlabsMax);
+    const relieve = (): void => {
+      for (const log of this.#logs) log.relieve();
+    };
+    this.#gate = new WriteGate({ settings, log: components.log, clock, relieve });
   }
 
   async openMaps(): Promise<void> {
@@ -216,8 +228,12 @@ export class LocalStore implements Store {
       later: (task: () => void) => {
         clock.schedule(readRetryMs, task);
       },
+      onClosed: (closed: SubscriberState) => {
+        this.#subscribers.delete(closed);
+      },
     };
     const subscriber = new SubscriberState(parts, options as SubscriberOptions<unknown>);
+    this.#subscribers.add(subscriber);
     // Not at once: the caller has to know the subscriber before it is offered anything.
     clock.soon(() => subscriber.wake());
     return subscriber as unknown as Subscriber<T>;
@@ -244,11 +260,16 @@ export class LocalStore implements Store {
     return this.#checkpointer.checkpointAll();
   }
 
-  /** Ends without a checkpoint: the log brings back what is not in the slabs. */
+  /**
+   * Ends without a checkpoint: the log brings back what is not in the slabs. Whoever waits for
+   * something that is not durable yet is told STORE_CLOSED.
+   */
   async close(): Promise<void> {
-    await this.#checkpointer.close();
-    await this.#gate.close();
+    this.#checkpointer.close();
+    this.#gate.close();
     this.#failure ??= storeErrors.closed();
+    for (const subscriber of this.#subscribers) subscriber.close();
+    for (const shard of this.#shards) shard.close();
     await this.#closer.close();
   }
 
@@ -306,7 +327,10 @@ export class LocalStore implements Store {
     const generations = await Generations.open(
       {
         dir,
+        quarantineDir: this.#settings.quarantineDir,
         disk,
+        openSlabs: this.openSlabs,
+        onSetAside: () => this.#checkpointSoon(number),
         kv: { driver: kv, clock, logger },
         reader,
         lts: this.#settings.lts,
@@ -328,7 +352,7 @@ export class LocalStore implements Store {
     const shard = this.#makeShard(number, shardStore, log);
     log.attach(shard);
     await shard.recover();
-    log.begin();
+    await log.begin();
     return log;
   }
 
@@ -344,7 +368,7 @@ export class LocalStore implements Store {
   }
 
   async #openShardStore(dir: string, number: ShardNumber): Promise<ShardStore> {
-    const kv = await this.#components.kv.open(joinPath(dir, "store"), {});
+    const kv = await this.#openKv(joinPath(dir, "store"));
     const store = await ShardStore.open(kv, number);
     this.#closer.own(store);
     return store;
@@ -357,7 +381,7 @@ export class LocalStore implements Store {
 
   #makeShard(number: ShardNumber, store: ShardStore, machine: ShardMachine): Shard {
     const { log, clock, logger } = this.#components;
-    const shardLog = new LocalLog(number, log, () => shard.epoch, logger);
+    const shardLog = new LocalLog(number, { log, clock, logger, epoch: () => shard.epoch });
     const shard: Shard = new Shard({
       log: shardLog,
       store,
@@ -368,6 +392,7 @@ export class LocalStore implements Store {
       phase: this.#phase,
       onFailure: (error) => this.#fail(error),
     });
+    this.#shards.push(shard);
     return shard;
   }
 
@@ -380,6 +405,12 @@ export class LocalStore implements Store {
       this.#turn.clear();
       for (const each of shards) each.flush();
     });
+  }
+
+  #checkpointSoon(number: ShardNumber): void {
+    const shard = this.#shards.find((candidate) => candidate.number === number);
+    // A failure is logged by the shard; the next checkpoint will do as well.
+    shard?.checkpoint().catch(() => undefined);
   }
 
   #fail(error: CodedError): void {

@@ -12,6 +12,8 @@ export type WriteGateParts = {
   readonly settings: { readonly writeBufferBytesMax: number; readonly pendingBytesMax: number };
   readonly log: WriteAheadLog;
   readonly clock: Clock;
+  /** The buffer fills up with what is not sealed: it has to be written to be freed. */
+  readonly relieve: () => void;
 };
 
 const resumeShare = 7 / 8;
@@ -24,6 +26,7 @@ export class WriteGate {
   #closedBy: CodedError | undefined;
   readonly #waiting: Array<() => void> = [];
   #cancel: Cancel | undefined;
+  #relieving = false;
 
   constructor(parts: WriteGateParts) {
     this.#parts = parts;
@@ -36,6 +39,15 @@ export class WriteGate {
 
   addMemory(deltaBytes: number): void {
     this.#memoryBytes += deltaBytes;
+    const { settings, clock, relieve } = this.#parts;
+    const isHigh = this.#memoryBytes > settings.writeBufferBytesMax * resumeShare;
+    if (deltaBytes <= 0 || !isHigh || this.#relieving) return;
+    this.#relieving = true;
+    // In the next turn: what adds memory is in the middle of an apply.
+    clock.soon(() => {
+      this.#relieving = false;
+      relieve();
+    });
   }
 
   get refusal(): CodedError | undefined {
@@ -50,7 +62,8 @@ export class WriteGate {
     if (this.#cancel === undefined) this.#arm();
   }
 
-  async close(): Promise<void> {
+  /** Those who wait are not called: the store is at its end. */
+  close(): void {
     this.#cancel?.();
     this.#waiting.length = 0;
   }
@@ -71,6 +84,8 @@ export class WriteGate {
   #arm(): void {
     this.#cancel = this.#parts.clock.schedule(lookIntervalMs, () => {
       this.#cancel = undefined;
+      // A log that has failed never takes anything again.
+      if (this.#parts.log.failure !== undefined) return this.close();
       if (this.refusal !== undefined) return this.#arm();
       // A listener that fills the buffer again sends the others back to wait.
       for (const listener of this.#waiting.splice(0)) {

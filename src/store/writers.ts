@@ -4,25 +4,32 @@
 // beginning at 1. The table keeps the last results of each, at least as many as may be in flight.
 // Decided at cooking against proposed state, like evidence; kept by checkpoints.
 
-import { ByteReader, ByteWriter } from "../base/index.ts";
+import { ByteReader, ByteWriter, type CodedError } from "../base/index.ts";
 import type { KvBatch } from "../kv/index.ts";
 import type { WriterStamp } from "./api.ts";
 import { storeErrors } from "./errors.ts";
 import { rowPrefix, type ShardStore } from "./shard-store.ts";
 
+/** Told the commit time of the original, or why there will be none. */
+type Waiter = (error: CodedError | undefined, timeUs: number) => void;
+
 type Writer = {
-  epoch: number;
+  readonly epoch: number;
+  /** A newer opening is proposed: nothing more is taken under this epoch. */
+  fenced: boolean;
   /** Last sequence that was decided. */
   decided: number;
   /** Commit times of the last sequences that were applied. */
   readonly results: Map<number, number>;
-  readonly waiters: Map<number, Array<(timeUs: number) => void>>;
+  readonly waiters: Map<number, Waiter[]>;
 };
 
 /** Results kept per writer: what may be in flight at once, and so be repeated. */
 export const writerResultsMax = 1_024;
 /** Writers per shard; a site needs one per shard, timers one each. */
 export const writersMax = 10_000;
+/** A writer idle for so long in commit time makes room for new ones when the table is full. */
+export const writerIdleUsMax = 24 * 60 * 60 * 1_000_000;
 const formatVersion = 1;
 
 export class WriterTable {
@@ -36,15 +43,27 @@ export class WriterTable {
     });
   }
 
-  /** @throws STORE_LIMIT_REACHED. */
-  admitOpen(name: string): void {
-    if (!this.#writers.has(name) && this.#writers.size >= writersMax) {
+  /**
+   * An opening is proposed in this turn: whoever opened the writer before is refused from now on.
+   * @throws STORE_LIMIT_REACHED.
+   */
+  decideOpen(name: string, nowUs: number): void {
+    const writer = this.#writers.get(name);
+    if (writer !== undefined) {
+      writer.fenced = true;
+    } else if (this.#writers.size >= writersMax && this.#idleSince(nowUs).length === 0) {
       throw storeErrors.limitReached({ limit: "writers of a shard", max: writersMax });
     }
   }
 
   applyOpen(name: string, epoch: number): void {
-    this.#writers.set(name, { epoch, decided: 0, results: new Map(), waiters: new Map() });
+    if (this.#writers.size >= writersMax) {
+      for (const idle of this.#idleSince(epoch)) {
+        this.#writers.delete(idle);
+        this.#dirty.add(idle);
+      }
+    }
+    this.#writers.set(name, createWriter(epoch));
     this.#dirty.add(name);
   }
 
@@ -52,9 +71,9 @@ export class WriterTable {
    * New, or a repeat: then `onResult` gets the commit time of the original, at once or later.
    * @throws STORE_WRITER_FENCED, STORE_WRITER_GAP.
    */
-  decide(stamp: WriterStamp, onResult: (timeUs: number) => void): "new" | "repeat" {
+  decide(stamp: WriterStamp, onResult: Waiter): "new" | "repeat" {
     const writer = this.#writers.get(stamp.name);
-    if (writer === undefined || writer.epoch !== stamp.epoch) {
+    if (writer === undefined || writer.fenced || writer.epoch !== stamp.epoch) {
       throw storeErrors.writerFenced({ writer: stamp.name });
     }
     if (stamp.sequence === writer.decided + 1) {
@@ -63,7 +82,7 @@ export class WriterTable {
     }
     const result = writer.results.get(stamp.sequence);
     if (result !== undefined) {
-      onResult(result);
+      onResult(undefined, result);
       return "repeat";
     }
     if (stamp.sequence > writer.decided || stamp.sequence <= writer.decided - writerResultsMax) {
@@ -86,30 +105,43 @@ export class WriterTable {
     writer.results.set(stamp.sequence, timeUs);
     writer.results.delete(stamp.sequence - writerResultsMax);
     this.#dirty.add(stamp.name);
-    const waiters = writer.waiters.get(stamp.sequence);
-    if (waiters === undefined) return;
-    writer.waiters.delete(stamp.sequence);
-    for (const waiter of waiters) waiter(timeUs);
+    tellWaiters(writer, stamp.sequence, undefined, timeUs);
+  }
+
+  /** The entry of a stamp will never be applied: those who repeated it are told. */
+  refuse(stamp: WriterStamp, error: CodedError): void {
+    const writer = this.#writers.get(stamp.name);
+    if (writer?.epoch === stamp.epoch) tellWaiters(writer, stamp.sequence, error, 0);
   }
 
   capture(): (batch: KvBatch) => void {
     this.#flushing = this.#dirty;
     this.#dirty = new Set();
-    const rows: Array<[Buffer, Buffer]> = [];
+    const rows: Array<[Buffer, Buffer | undefined]> = [];
     for (const name of this.#flushing) {
       const writer = this.#writers.get(name);
-      if (writer === undefined) continue;
       const key = Buffer.concat([Buffer.from([rowPrefix.writer]), Buffer.from(name)]);
-      rows.push([key, encodeWriter(writer)]);
+      rows.push([key, writer === undefined ? undefined : encodeWriter(writer)]);
     }
     return (batch) => {
-      for (const [key, value] of rows) batch.put(key, value);
+      for (const [key, value] of rows) {
+        if (value === undefined) batch.delete(key);
+        else batch.put(key, value);
+      }
     };
   }
 
   finish(committed: boolean): void {
     if (!committed) for (const name of this.#flushing ?? []) this.#dirty.add(name);
     this.#flushing = undefined;
+  }
+
+  #idleSince(nowUs: number): string[] {
+    const idle: string[] = [];
+    for (const [name, writer] of this.#writers) {
+      if (lastUseUs(writer) < nowUs - writerIdleUsMax) idle.push(name);
+    }
+    return idle;
   }
 }
 
@@ -140,5 +172,26 @@ function decodeWriter(bytes: Buffer): Writer {
     results.set(sequence, reader.u64());
     decided = Math.max(decided, sequence);
   }
-  return { epoch, decided, results, waiters: new Map() };
+  return { ...createWriter(epoch), decided, results };
+}
+
+/** Results are kept in the order of their times. */
+function lastUseUs(writer: Writer): number {
+  return Math.max(writer.epoch, writer.results.get(writer.decided) ?? 0);
+}
+
+function createWriter(epoch: number): Writer {
+  return { epoch, fenced: false, decided: 0, results: new Map(), waiters: new Map() };
+}
+
+function tellWaiters(
+  writer: Writer,
+  sequence: number,
+  error: CodedError | undefined,
+  timeUs: number,
+): void {
+  const waiters = writer.waiters.get(sequence);
+  if (waiters === undefined) return;
+  writer.waiters.delete(sequence);
+  for (const waiter of waiters) waiter(error, timeUs);
 }

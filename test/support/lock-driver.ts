@@ -23,5 +23,6 @@ export function lockDriver(): LockDriver {
       return { path, close } as unknown as Kv;
     },
     destroy: async () => undefined,
+    setAside: async () => undefined,
   };
 }

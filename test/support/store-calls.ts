@@ -55,9 +55,14 @@ export class Reader implements SubscriberPort<string> {
   room: number;
   subscriber: Subscriber<string>;
 
-  constructor(store: Store, filters: readonly string[], positions: Positions, room = 1_000_000) {
-    this.room = room;
-    const start = new Map<number, number>();
+  constructor(
+    store: Store,
+    filters: readonly string[],
+    positions: Positions,
+    options: { room?: number; start?: Positions } = {},
+  ) {
+    this.room = options.room ?? 1_000_000;
+    const start = options.start ?? new Map<number, number>();
     this.subscriber = store.subscribe<string>({
       filters: filters.map((filter) => ({ filter, start, durable: true, context: filter })),
       positions,

@@ -1,17 +1,21 @@
-// Random histories of a store on a simulated machine, and the model that says what must be there.
+// Random histories of a store on a simulated machine, judged by the model beside it.
 //
-// One run is one seed: appends (plain, with QoS 2 evidence, with a writer), map writes and
-// transactions, rotations, checkpoints, readers with small windows; processes are killed and power
-// is cut at any moment, also during recovery. After each start:
-// - every acked TTV is read once from position 0, in commit order, and nothing is read that was not
-//   appended;
+// One run is one seed: publishers append in three ways (store-publisher.ts), map keys are written
+// and counted up in transactions, readers with small windows come, go, resume and change their
+// filters, interest is counted and uncounted, generations end and are dropped, volumes run full,
+// key-value stores and the log fail. Processes are killed and power is cut at any moment, also
+// during recovery, and aimed at named phases. After each start:
+// - every acked TTV is read once from position 0, in commit order, unless a drop reached it;
 // - TTVs of one publisher come in the order in which they were appended;
-// - an evidence id is stored once however often its append was repeated;
+// - each reader got what matched its filters, once, and was told of what it missed;
+// - evidence is neither lost nor back after its release, and a repeat is stored once;
 // - a map key holds its last acked value or a later one that was in flight.
 
+import { hash32, type SeededRandom } from "../../src/base/index.ts";
 import type { LocalStore, MapShard } from "../../src/store/index.ts";
-import { appendRequest, Reader } from "./store-calls.ts";
 import { type Process, StoreMachine } from "./store-machine.ts";
+import { nameOf, ReaderModel, TtvModel } from "./store-model.ts";
+import { Publisher, type Sent } from "./store-publisher.ts";
 
 export const worldCountsZero = {
   appended: 0,
@@ -21,55 +25,94 @@ export const worldCountsZero = {
   transactions: 0,
   conflicts: 0,
   rotations: 0,
+  drops: 0,
   checkpoints: 0,
   kills: 0,
   crashes: 0,
+  aimedCuts: 0,
   recoveryCrashes: 0,
   stops: 0,
   fullTurns: 0,
+  fullRefusals: 0,
+  bufferRefusals: 0,
+  resumed: 0,
+  writeFaults: 0,
+  failures: 0,
   realtimeTtvs: 0,
   catchUpTtvs: 0,
   handOvers: 0,
   fallBehinds: 0,
+  missedReports: 0,
+  resumedReaders: 0,
+  filterChanges: 0,
+  interestChanges: 0,
   blocksRead: 0,
+  slabsRested: 0,
 };
 export type WorldCounts = typeof worldCountsZero;
 
-type Sent = {
-  readonly value: string;
-  readonly publisher: string;
-  /** Evidence id by which it is repeated until acked. */
-  readonly packetId: number | undefined;
-  acked: boolean;
-};
-
-const publishers = ["p0", "p1", "p2"];
+const publisherNames = ["p0", "p1", "p2"];
 const topics = ["a/1/x", "a/2/x", "a/3/y", "b", "c/d/e/f", "$s/x"];
-const filters = ["#", "a/+/x", "b", "c/#", "$s/#"];
+const filters = ["#", "a/+/x", "b", "c/#", "$s/#", "a/3/y"];
 const mapKeys = ["k/1", "k/2", "other/3"];
-const claim = { incarnation: 5, ownerEpoch: 6 };
+const phases = [
+  "checkpoint.captured",
+  "checkpoint.prepared",
+  "checkpoint.committed",
+  "checkpoint.released",
+  "slab.sealed",
+  "slab.written",
+  "generation.rotated",
+  "generation.sealed",
+];
+const roomyBytes = 2 ** 40;
+
+/** A position from which a reader goes on, maybe in a later process. */
+type Saved = { readonly filters: string[]; readonly positions: Map<number, number> };
 
 export class StoreWorld {
   readonly machine: StoreMachine;
   readonly counts: WorldCounts = { ...worldCountsZero };
-  readonly #random;
-  readonly #sent: Sent[] = [];
-  readonly #openIds = new Map<string, Sent[]>();
+  readonly events: string[] = [];
+  readonly #random: SeededRandom;
+  readonly #model = new TtvModel();
+  readonly #publishers: Publisher[];
+  readonly #placeOf = new Map<string, { shard: number; timeUs: number }>();
   readonly #map = new Map<string, { acked: string | undefined; inFlight: Set<string> }>();
+  /** How often each filter is counted as durable interest. */
+  readonly #interest = new Map<string, number>();
+  readonly #saved: Saved[] = [];
+  readonly #faults: string[] = [];
   #counterAcked = 0;
   #counterTried = 0;
   #sequence = 0;
+  #hash = 0;
   #process: Process | undefined;
-  #readers: Reader[] = [];
+  #isDead = false;
+  #aim: string | undefined;
+  #readers: ReaderModel[] = [];
 
   constructor(seed: number | string) {
-    this.machine = new StoreMachine({ seed, segmentBytes: 32 * 1024 });
+    const sizes = seed.toString().endsWith("7") ? { writeBufferBytesMax: 96 * 1024 } : {};
+    this.machine = new StoreMachine({
+      seed,
+      segmentBytes: 32 * 1024,
+      store: { openSlabsMax: 1, blockCacheBytesMax: 64 * 1024, ...sizes },
+    });
     this.#random = this.machine.random.split("world");
+    this.machine.onPhase = (name) => this.#phase(name);
     for (const key of mapKeys) this.#map.set(key, { acked: undefined, inFlight: new Set() });
+    for (const filter of filters) if (this.#random.chance(0.7)) this.#interest.set(filter, 1);
+    this.#publishers = publisherNames.map((name) => this.#createPublisher(name));
   }
 
   get store(): LocalStore {
     return this.#process!.store;
+  }
+
+  /** Of all that was acked and received, in order: equal for two runs of one seed. */
+  get hash(): number {
+    return this.#hash;
   }
 
   async run(operations: number, endings: number): Promise<void> {
@@ -79,8 +122,12 @@ export class StoreWorld {
       for (let n = 0; n < perLife; n++) await this.#operate();
       if (life < endings) await this.#end();
     }
-    await this.machine.clock.advance(2_000);
+    this.#heal();
+    if (!this.#isDead) await this.machine.clock.advance(8_000);
+    if (this.#isDead || this.#hasFailed()) await this.#end();
+    this.#aim = undefined;
     await this.#check();
+    this.#sumCounters();
     await this.machine.stop(this.#process!);
   }
 
@@ -89,10 +136,9 @@ export class StoreWorld {
   async #start(): Promise<void> {
     const { clock } = this.machine;
     for (;;) {
-      const interrupt = this.#random.chance(0.2) && this.#sent.length > 0;
       const opening = this.machine.open();
       opening.catch(() => undefined);
-      if (interrupt) {
+      if (this.#random.chance(0.2) && this.#sequence > 0) {
         await clock.advance(this.#random.between(0, 30));
         this.#cut();
         this.counts.recoveryCrashes++;
@@ -101,28 +147,36 @@ export class StoreWorld {
       this.#process = await clock.complete(opening, 600_000);
       break;
     }
-    for (const filter of filters) this.store.interest.add(filter, new Map());
-    await clock.complete(this.store.start(), 600_000);
-    for (const publisher of publishers) {
-      await clock.complete(this.store.evidence.open(publisher, claim));
+    this.#isDead = false;
+    for (const [filter, count] of this.#interest) {
+      for (let n = 0; n < count; n++) this.store.interest.add(filter, new Map());
     }
-    this.#readers = [];
+    await clock.complete(this.store.start(), 600_000);
+    for (const publisher of this.#publishers) await clock.complete(publisher.connect(this.store));
     await this.#check();
+    this.#readers = [];
+    this.#aim = this.#random.chance(0.5) ? this.#random.pick(phases) : undefined;
   }
 
   async #end(): Promise<void> {
     const { clock } = this.machine;
-    this.#sumCounters();
-    await clock.advance(this.#random.between(0, 20) / 10);
-    if (this.#random.chance(0.15)) {
-      await clock.advance(1_000);
-      for (const reader of this.#readers) reader.subscriber.close();
-      await this.machine.stop(this.#process!);
-      this.counts.stops++;
-    } else {
-      this.#cut();
+    this.#aim = undefined;
+    if (!this.#isDead) {
+      this.#sumCounters();
+      await clock.advance(this.#random.between(0, 20) / 10);
+      if (this.#random.chance(0.15) && !this.#hasFailed()) await this.#stop();
+      else this.#cut();
     }
+    for (const reader of this.#readers) this.#saveReader(reader);
+    this.#heal();
     await this.#start();
+  }
+
+  async #stop(): Promise<void> {
+    if (this.#random.chance(0.5)) await this.machine.clock.advance(1_000);
+    if (this.#hasFailed()) return this.#cut();
+    await this.machine.stop(this.#process!);
+    this.counts.stops++;
   }
 
   #cut(): void {
@@ -133,58 +187,108 @@ export class StoreWorld {
       this.machine.crash();
       this.counts.crashes++;
     }
+    this.#isDead = true;
+  }
+
+  #phase(name: string): void {
+    if (name !== this.#aim || this.#isDead || !this.#random.chance(0.2)) return;
+    this.#sumCounters();
+    this.counts.aimedCuts++;
+    this.#cut();
+  }
+
+  #hasFailed(): boolean {
+    return this.store.refusal?.code === "STORE_FAILED";
+  }
+
+  #heal(): void {
+    const { disk, kv } = this.machine;
+    disk.setCapacity(roomyBytes);
+    disk.heal();
+    kv.heal();
   }
 
   #sumCounters(): void {
-    const { counters, blockCache } = this.store;
-    for (const name of ["realtimeTtvs", "catchUpTtvs", "handOvers", "fallBehinds"] as const) {
+    const { counters, blockCache, openSlabs } = this.store;
+    for (const name of [
+      ...(["realtimeTtvs", "catchUpTtvs", "handOvers", "fallBehinds"] as const),
+      "missedReports" as const,
+    ]) {
       this.counts[name] += counters[name];
     }
     this.counts.blocksRead += blockCache.counters.blocksRead;
+    this.counts.slabsRested += openSlabs.counters.slabsRested;
   }
 
   // -------------------------------------------------------------- operations
 
   async #operate(): Promise<void> {
-    const dice = this.#random.below(100);
-    if (dice < 62) this.#append(dice < 15);
-    else if (dice < 72) this.#mapWrite();
-    else if (dice < 78) this.#increment();
-    else if (dice < 82) this.#makeReader();
-    else if (dice < 90) this.#giveRoom();
-    else if (dice < 91) this.#background(this.store.rotate(), "rotations");
-    else if (dice < 93) this.#background(this.store.checkpoint(), "checkpoints");
-    if (this.#random.chance(0.3))
+    if (this.#isDead || this.#hasFailed()) {
+      if (!this.#isDead) this.counts.failures++;
+      await this.#end();
+    }
+    const dice = this.#random.below(200);
+    if (dice < 120) this.#append(dice);
+    else if (dice < 138) this.#mapWrite();
+    else if (dice < 150) this.#increment();
+    else if (dice < 158) this.#makeReader();
+    else if (dice < 172) this.#giveRoom();
+    else if (dice < 178) this.#changeFilter();
+    else if (dice < 182) this.#changeInterest();
+    else if (dice < 185) this.#background(this.store.rotate(), "rotations");
+    else if (dice < 189) this.#background(this.store.checkpoint(), "checkpoints");
+    else if (dice < 191) this.#drop();
+    else if (dice < 193) this.#fault();
+    else if (dice < 194) this.#fillDisk();
+    else if (dice < 200) this.#heal();
+    if (this.#random.chance(0.3)) {
       await this.machine.clock.advance(this.#random.between(0, 30) / 10);
+    }
   }
 
-  #append(withEvidence: boolean): void {
-    const publisher = this.#random.pick(publishers);
-    const topic = this.#random.pick(topics);
-    const open = this.#openIds.get(publisher) ?? [];
-    this.#openIds.set(publisher, open);
-    let sent: Sent;
-    const repeated = withEvidence ? open.find((candidate) => !candidate.acked) : undefined;
-    if (repeated !== undefined && this.#random.chance(0.7)) {
-      sent = repeated;
-    } else {
-      const packetId = withEvidence ? (this.#sent.length % 65_535) + 1 : undefined;
-      sent = { value: `v${this.#sequence++}`, publisher, packetId, acked: false };
-      this.#sent.push(sent);
-      if (withEvidence) open.push(sent);
+  #append(dice: number): void {
+    const { refusal } = this.store;
+    if (refusal !== undefined) {
+      this.counts[refusal.code === "STORE_DISK_FULL" ? "fullRefusals" : "bufferRefusals"]++;
+      if (this.#random.chance(0.1)) this.store.onceWritable(() => this.counts.resumed++);
+      return;
     }
     this.counts.appended++;
-    const evidence =
-      sent.packetId === undefined ? undefined : { ...claim, packetId: sent.packetId };
-    const padding = this.#random.chance(0.05) ? "x".repeat(this.#random.below(70_000)) : "";
-    const value = `${sent.value}|${padding}`;
-    const request = appendRequest(topic, value, { publisher, evidence, qos: evidence ? 2 : 1 });
-    this.store.append(request, (error, outcome) => {
-      if (error !== undefined) throw error;
-      sent.acked = true;
-      this.counts.acked++;
-      if (outcome?.kind === "repeat") this.counts.repeats++;
+    const publisher = this.#random.pick(this.#publishers);
+    const topic = this.#random.pick(topics);
+    if (dice < 30) publisher.appendWithEvidence(this.store, topic);
+    else if (dice < 45) publisher.appendAsWriter(this.store, topic);
+    else publisher.append(this.store, topic);
+  }
+
+  #createPublisher(name: string): Publisher {
+    return new Publisher(name, this.machine.random.split(name), {
+      nextNumber: () => this.#sequence++,
+      onAcked: (publisher, sent, timeUs) => this.#acked(publisher, sent, timeUs),
+      onRepeat: () => {
+        this.counts.repeats++;
+      },
+      onRefused: (error) => this.#refused(error.code),
+      fault: (message) => this.#faults.push(message),
     });
+  }
+
+  #acked({ name }: Publisher, sent: Sent, timeUs: number | undefined): void {
+    this.counts.acked++;
+    this.#fold(`${sent.name} ${timeUs}`);
+    if (timeUs === undefined || !sent.keep) return;
+    const { logShards } = this.store;
+    this.#note(logShards[hash32(name) % logShards.length]!, timeUs, sent);
+  }
+
+  #note(shard: number, timeUs: number, truth: { name: string; topic: string }): void {
+    this.#model.add(shard, timeUs, truth);
+    this.#placeOf.set(truth.name, { shard, timeUs });
+  }
+
+  #refused(code: string): void {
+    if (code === "STORE_CLOSED" || code === "STORE_FAILED") return;
+    this.#faults.push(`an append was refused with ${code}`);
   }
 
   #mapWrite(): void {
@@ -194,19 +298,25 @@ export class StoreWorld {
     state.inFlight.add(value);
     this.counts.mapWrites++;
     this.#mapShard().write([{ key, value: Buffer.from(value) }], [], (error) => {
-      if (error !== undefined) throw error;
-      state.acked = value;
-      // What was written before it is overwritten: no older value may come back.
-      for (const older of [...state.inFlight]) {
-        if (Number(older.slice(1)) <= Number(value.slice(1))) state.inFlight.delete(older);
-      }
+      if (error !== undefined) return this.#refused(error.code);
+      this.#settleMap(state, value);
     });
+  }
+
+  #settleMap(state: { acked: string | undefined; inFlight: Set<string> }, value: string): void {
+    state.acked = value;
+    // What was written before it is overwritten: no older value may come back.
+    for (const older of [...state.inFlight]) {
+      if (Number(older.slice(1)) <= Number(value.slice(1))) state.inFlight.delete(older);
+    }
   }
 
   #increment(): void {
     this.counts.transactions++;
     this.#counterTried++;
+    let attempts = 0;
     const done = this.#mapShard().transact(async (tx) => {
+      attempts++;
       const entry = await tx.get("counter");
       const value = entry === undefined ? 0 : Number(entry.value.toString());
       tx.put("counter", Buffer.from(String(value + 1)));
@@ -214,36 +324,119 @@ export class StoreWorld {
     done.then(
       () => {
         this.#counterAcked++;
+        if (attempts > 1) this.counts.conflicts++;
       },
-      () => {
-        this.counts.conflicts++;
-        this.#counterTried--;
-      },
+      (error: { code?: string }) => this.#refused(error.code ?? String(error)),
     );
   }
 
+  #background(work: Promise<void>, name: "rotations" | "checkpoints" | "drops"): void {
+    work.then(
+      () => {
+        this.counts[name]++;
+      },
+      () => undefined,
+    );
+  }
+
+  #drop(): void {
+    const times = [...this.#placeOf.values()].map(({ timeUs }) => timeUs);
+    if (times.length === 0) return;
+    const untilUs = this.#random.pick(times);
+    for (const shard of this.store.logShards) this.#model.dropped(shard, untilUs);
+    this.#background(this.store.dropUntil(untilUs), "drops");
+  }
+
+  // -------------------------------------------------------------- readers and interest
+
   #makeReader(): void {
-    if (this.#readers.length >= 4) this.#readers.shift()!.subscriber.close();
-    const chosen = filters.filter(() => this.#random.chance(0.5));
-    const position = this.#random.chance(0.5) ? new Map<number, number>() : this.store.tail();
-    this.#readers.push(new Reader(this.store, chosen, position, this.#random.below(40)));
+    if (this.#readers.length >= 4) {
+      const oldest = this.#readers.shift()!;
+      this.#saveReader(oldest);
+      oldest.close();
+      this.#checkReader(oldest);
+    }
+    const room = this.#random.below(40);
+    const saved = this.#saved.pop();
+    if (saved !== undefined && this.#random.chance(0.5)) {
+      this.counts.resumedReaders++;
+      const { positions } = saved;
+      this.#readers.push(
+        new ReaderModel(this.store, saved.filters, { start: new Map(), positions, room }),
+      );
+      return;
+    }
+    const chosen = filters.filter(() => this.#random.chance(0.4));
+    const positions = this.#random.chance(0.5) ? new Map() : this.store.tail();
+    const start = this.#random.chance(0.5) ? new Map() : this.#someStart();
+    this.#readers.push(new ReaderModel(this.store, chosen, { start, positions, room }));
+  }
+
+  #saveReader(reader: ReaderModel): void {
+    reader.end();
+    this.#saved.push({
+      filters: reader.filters,
+      positions: reader.reader.subscriber.positions(),
+    });
+    if (this.#saved.length > 4) this.#saved.shift();
+  }
+
+  #someStart(): Map<number, number> {
+    const start = this.store.tail();
+    const back = this.#random.below(3_000);
+    for (const [shard, timeUs] of start) start.set(shard, Math.max(0, timeUs - back));
+    return start;
   }
 
   #giveRoom(): void {
-    for (const reader of this.#readers) {
+    for (const { reader } of this.#readers) {
       reader.room = this.#random.below(60);
       reader.subscriber.wake();
     }
   }
 
-  #background(work: Promise<void>, name: "rotations" | "checkpoints"): void {
-    const counts = this.counts;
-    work.then(
-      () => {
-        counts[name]++;
-      },
-      () => undefined,
-    );
+  #changeFilter(): void {
+    if (this.#readers.length === 0) return;
+    const reader = this.#random.pick(this.#readers);
+    const filter = this.#random.pick(filters);
+    if (this.#random.chance(0.5)) reader.setFilter(filter, this.#someStart());
+    else if (reader.filters.includes(filter)) reader.removeFilter(filter);
+    this.counts.filterChanges++;
+  }
+
+  #changeInterest(): void {
+    const filter = this.#random.pick(filters);
+    const count = this.#interest.get(filter) ?? 0;
+    this.counts.interestChanges++;
+    if (count > 0 && this.#random.chance(0.5)) {
+      this.store.interest.remove(filter);
+      this.#interest.set(filter, count - 1);
+    } else {
+      this.store.interest.add(filter, this.store.tail());
+      this.#interest.set(filter, count + 1);
+    }
+  }
+
+  // -------------------------------------------------------------- faults
+
+  #fault(): void {
+    const { disk, kv } = this.machine;
+    this.counts.writeFaults++;
+    const fails = this.#random.chance(0.5) ? "ENOSPC" : "EIO";
+    const skip = this.#random.below(4);
+    const dice = this.#random.below(20);
+    if (dice === 0) disk.inject({ on: "fdatasync", path: "data/log", fails: "EIO", skip });
+    else if (dice === 1) kv.inject({ on: "sync", fails: "EIO", skip });
+    else if (dice < 5) kv.inject({ on: "sync", fails: "ENOSPC", skip });
+    else if (dice < 8) kv.inject({ on: "flush", fails, skip });
+    else kv.inject({ on: "write", fails, skip, times: this.#random.between(1, 3) });
+    if (this.#random.chance(0.3)) kv.inject({ on: "open", fails: "ENOSPC", times: 2 });
+  }
+
+  #fillDisk(): void {
+    const { disk } = this.machine;
+    this.counts.fullTurns++;
+    disk.setCapacity(roomyBytes - disk.freeBytes + this.#random.below(24 * 1024));
   }
 
   #mapShard(): MapShard {
@@ -254,49 +447,60 @@ export class StoreWorld {
 
   async #check(): Promise<void> {
     const { clock } = this.machine;
+    const options = { start: new Map(), positions: new Map(), room: 1_000_000 };
+    const full = new ReaderModel(this.store, ["#", "$s/#"], options);
+    await clock.runUntil(() => full.reader.subscriber.atTail || this.#hasFailed(), 60_000);
+    if (this.#hasFailed()) throw new Error("the store failed during a check");
+    this.#learn(full);
+    full.check(this.#model);
+    full.close();
     for (const reader of this.#readers) this.#checkReader(reader);
-    const reader = new Reader(this.store, ["#", "$s/#"], new Map());
-    await clock.runUntil(() => reader.subscriber.atTail, 60_000);
-    this.#checkAll(reader);
-    reader.subscriber.close();
+    for (const filter of filters) this.#checkLastMatch(filter);
     await this.#checkMap();
+    if (this.#faults.length > 0) throw new Error(this.#faults.join("; "));
   }
 
-  /** A reader with its own window and start sees commit order per shard, without repeats. */
-  #checkReader(reader: Reader): void {
-    const last = new Map<number, number>();
-    for (const { shard, timeUs, value } of reader.received) {
-      const before = last.get(shard) ?? 0;
-      if (timeUs <= before) throw new Error(`reader: ${value} out of order or twice`);
-      last.set(shard, timeUs);
-    }
+  #checkReader(reader: ReaderModel): void {
+    reader.check(this.#model);
+    for (const { value, timeUs } of reader.reader.received)
+      this.#fold(`${nameOf(value)} ${timeUs}`);
   }
 
-  #checkAll(reader: Reader): void {
-    this.#checkReader(reader);
+  /** What a full read shows is the truth from now on; it has to have all that was acked. */
+  #learn({ reader }: ReaderModel): void {
     const seen = new Map<string, number>();
-    const order = new Map<string, number>();
-    const bySent = new Map(this.#sent.map((sent) => [sent.value, sent]));
-    for (const { value } of reader.received) {
-      const name = value.slice(0, value.indexOf("|"));
+    const last = new Map<string, number>();
+    const bySent = new Map<string, [publisher: string, sent: Sent]>();
+    for (const { name, sent } of this.#publishers) {
+      for (const each of sent) bySent.set(each.name, [name, each]);
+    }
+    for (const { value, shard, timeUs } of reader.received) {
+      const name = nameOf(value);
       seen.set(name, (seen.get(name) ?? 0) + 1);
-      const sent = bySent.get(name);
+      const [publisher, sent] = bySent.get(name) ?? [];
       if (sent === undefined) throw new Error(`read ${name}, which was never appended`);
-      const number = Number(name.slice(1));
-      // A repeated append may come late: only those without evidence promise their order here.
-      if (sent.packetId !== undefined) continue;
-      const before = order.get(sent.publisher) ?? -1;
-      if (number <= before) throw new Error(`${sent.publisher}: ${name} came after v${before}`);
-      order.set(sent.publisher, number);
+      this.#note(shard, timeUs, sent);
+      // A repeated append may come late: only the others promise their order.
+      if (sent.kind === "evidence") continue;
+      const line = `${publisher} ${sent.kind}`;
+      const before = last.get(line) ?? -1;
+      if (sent.number <= before) throw new Error(`${line}: ${name} came after v${before}`);
+      last.set(line, sent.number);
     }
-    for (const [name, count] of seen)
-      if (count !== 1) throw new Error(`${name} read ${count} times`);
-    for (const sent of this.#sent) {
-      if (sent.acked && !seen.has(sent.value)) throw new Error(`acked ${sent.value} is lost`);
+    for (const publisher of this.#publishers) {
+      publisher.check(seen, ({ name }) => this.#isDropped(name));
     }
-    // What was in flight and did not survive will not come back.
-    for (const sent of [...this.#sent]) {
-      if (sent.packetId === undefined && !sent.acked && seen.has(sent.value)) sent.acked = true;
+  }
+
+  #isDropped(name: string): boolean {
+    const place = this.#placeOf.get(name);
+    return place !== undefined && place.timeUs <= this.#model.droppedUntil(place.shard);
+  }
+
+  #checkLastMatch(filter: string): void {
+    for (const shard of this.store.logShards) {
+      const lastMatchUs = this.store.interest.lastMatchUs(filter, shard);
+      if (lastMatchUs !== undefined) this.#model.checkLastMatch(filter, shard, lastMatchUs);
     }
   }
 
@@ -305,20 +509,21 @@ export class StoreWorld {
     for (const [key, state] of this.#map) {
       const entry = await clock.complete(this.#mapShard().get(key));
       const value = entry?.value.toString();
+      this.#fold(`${key} ${value}`);
       if (value === state.acked) continue;
-      if (value !== undefined && state.inFlight.has(value)) {
-        state.acked = value;
-        for (const older of [...state.inFlight]) {
-          if (Number(older.slice(1)) <= Number(value.slice(1))) state.inFlight.delete(older);
-        }
-        continue;
+      if (value === undefined || !state.inFlight.has(value)) {
+        throw new Error(`map ${key} holds ${value}, acked ${state.acked}`);
       }
-      throw new Error(`map ${key} holds ${value}, acked ${state.acked}`);
+      this.#settleMap(state, value);
     }
     const counter = await clock.complete(this.#mapShard().get("counter"));
     const count = counter === undefined ? 0 : Number(counter.value.toString());
     if (count < this.#counterAcked || count > this.#counterTried) {
       throw new Error(`counter ${count}, acked ${this.#counterAcked}, tried ${this.#counterTried}`);
     }
+  }
+
+  #fold(text: string): void {
+    this.#hash = hash32(text, this.#hash);
   }
 }

@@ -401,6 +401,13 @@ const store = group("Caches and checkpoints of the message store.", {
     min: mib,
     max: 256 * gib,
   }),
+  openSlabs: count({
+    doc: "Slabs of ended generations kept open; the one that was not read longest is closed.",
+    reload: "restart",
+    fallback: "64",
+    min: 1,
+    max: 10_000,
+  }),
   topicCacheMax: count({
     doc: "Topics of one shard whose place is remembered.",
     reload: "restart",

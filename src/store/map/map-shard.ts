@@ -12,6 +12,8 @@ import {
   type CodedError,
   type Counters,
   createCounters,
+  isCodedError,
+  toError,
 } from "../../base/index.ts";
 import { parseTopicFilter } from "../../topic/index.ts";
 import type {
@@ -23,10 +25,11 @@ import type {
 } from "../api.ts";
 import { putRecord, type ReadRecord, RecentWrites } from "../core/conflicts.ts";
 import { storeErrors } from "../errors.ts";
-import { asCodedError } from "../evidence.ts";
-import type { CheckpointImage, Shard, ShardMachine } from "../shard.ts";
+import type { CheckpointImage, ShardMachine } from "../machine.ts";
+import type { Shard } from "../shard.ts";
+import { mapKeyError } from "./keys.ts";
 import type { MapSlab } from "./map-slab.ts";
-import { type Commit, runTransaction } from "./transaction.ts";
+import { type Commit, TransactionRunner } from "./transaction.ts";
 import type { Version } from "./value.ts";
 
 export const mapItemKind = { write: 1 } as const;
@@ -37,11 +40,14 @@ export const mapCounterHelp = {
   guardsFailed: "writes refused because a guard did not hold",
 };
 
+/** The newest version of a key, proposed ones included. */
+type Newest = (key: string) => Version;
+
 /** A write that waits for its turn to be decided. */
 type Decision = {
   /** Keys whose newest version must be known before `decide` runs. */
   readonly needs: readonly string[];
-  readonly decide: () => CodedError | undefined;
+  readonly decide: (newest: Newest) => CodedError | undefined;
   readonly writes: readonly MapWrite[];
   readonly done: (error: CodedError | undefined, timeUs: number) => void;
 };
@@ -52,6 +58,11 @@ export class MapShard implements MapShardFace, ShardMachine {
   #recent = new RecentWrites(0);
   readonly #proposed = new Map<string, Version>();
   readonly #queue: Decision[] = [];
+  readonly #transactions = new TransactionRunner({
+    ...{ get: (key) => this.get(key), list: (prefix, options) => this.list(prefix, options) },
+    ...{ commit: (commit) => this.#commit(commit), afterConflict: () => this.#afterConflict() },
+    readUs: () => this.appliedUs,
+  });
   #onApplied: Array<() => void> = [];
   #pumping = false;
   #shard: Shard | undefined;
@@ -108,37 +119,30 @@ export class MapShard implements MapShardFace, ShardMachine {
   ): void {
     this.#submit({
       needs: guards.map((guard) => guard.key),
-      decide: () => this.#checkGuards(guards),
+      decide: (newest) => this.#checkGuards(guards, newest),
       writes,
       done,
     });
   }
 
   transact<T>(body: (tx: MapTransaction) => Promise<T>): Promise<{ timeUs: number; value: T }> {
-    return runTransaction(
-      this,
-      body,
-      (commit) => this.#commitTransaction(commit),
-      () => {
-        this.counters.conflicts++;
-        return this.#applied();
-      },
-    );
+    return this.#transactions.run(body);
   }
 
   /** Resolves when what is proposed now has been applied: only then can a read see it. */
-  #applied(): Promise<void> {
-    if (this.#proposed.size === 0) return Promise.resolve();
+  #afterConflict(): Promise<void> {
+    this.counters.conflicts++;
+    if (this.#proposed.size === 0 || this.shard.failure !== undefined) return Promise.resolve();
     return new Promise((resolve) => this.#onApplied.push(resolve));
   }
 
   // -------------------------------------------------------------- deciding
 
-  #commitTransaction(commit: Commit): Promise<number> {
+  #commit(commit: Commit): Promise<number> {
     return new Promise((resolve, reject) => {
       this.#submit({
         needs: [...commit.present, ...commit.absent],
-        decide: () => this.#checkTransaction(commit),
+        decide: (newest) => this.#checkTransaction(commit, newest),
         writes: commit.writes,
         done: (error, timeUs) => (error === undefined ? resolve(timeUs) : reject(error)),
       });
@@ -146,37 +150,60 @@ export class MapShard implements MapShardFace, ShardMachine {
   }
 
   #submit(decision: Decision): void {
-    if (this.#queue.length === 0 && decision.needs.every((key) => this.#isKnown(key))) {
-      this.#decide(decision);
+    const error = this.#writesError(decision.writes);
+    if (error !== undefined) {
+      decision.done(error, 0);
+      return;
+    }
+    if (this.#queue.length === 0 && decision.needs.every((key) => this.#peek(key) !== undefined)) {
+      this.#decide(decision, nothingLoaded);
       return;
     }
     this.#queue.push(decision);
     if (!this.#pumping) void this.#pump();
   }
 
+  #writesError(writes: readonly MapWrite[]): CodedError | undefined {
+    for (const { key } of writes) {
+      const error = mapKeyError(key);
+      if (error !== undefined) return error;
+    }
+    return this.shard.sizeError(writesBytesMax(writes));
+  }
+
   async #pump(): Promise<void> {
     this.#pumping = true;
-    for (;;) {
-      const decision = this.#queue[0];
-      if (decision === undefined) break;
+    for (let next = this.#queue[0]; next !== undefined; next = this.#queue[0]) {
+      const decision = next;
+      // Nothing is decided before this one, so what is loaded now stays the newest.
+      const loaded = new Map<string, Version>();
       try {
         for (const key of decision.needs) {
-          if (!this.#isKnown(key)) await this.#slab.load(key);
+          if (this.#peek(key) === undefined) loaded.set(key, await this.#slab.load(key));
         }
-        // A key that was pushed out of the cache meanwhile is loaded again.
-        if (!decision.needs.every((key) => this.#isKnown(key))) continue;
+        const isMissing = (key: string): boolean =>
+          (this.#peek(key) ?? loaded.get(key)) === undefined;
+        // What was in the cache may have been pushed out by what was loaded.
+        for (const key of decision.needs) {
+          if (isMissing(key)) loaded.set(key, await this.#slab.load(key));
+        }
         this.#queue.shift();
-        this.#decide(decision);
+        this.shard.callSafely(() => this.#decide(decision, loaded));
       } catch (error) {
         this.#queue.shift();
-        decision.done(asCodedError(error), 0);
+        const failure = isCodedError(error)
+          ? error
+          : storeErrors.failed({ reason: toError(error).message }, error);
+        this.shard.callSafely(() => decision.done(failure, 0));
       }
     }
     this.#pumping = false;
   }
 
-  #decide(decision: Decision): void {
-    const refusal = this.shard.failure ?? decision.decide();
+  #decide(decision: Decision, loaded: ReadonlyMap<string, Version>): void {
+    const newest = (key: string): Version =>
+      assertPresent(this.#peek(key) ?? loaded.get(key), "a key that was loaded is known");
+    const refusal = this.shard.failure ?? decision.decide(newest);
     if (refusal !== undefined) {
       decision.done(refusal, 0);
       return;
@@ -185,12 +212,19 @@ export class MapShard implements MapShardFace, ShardMachine {
       decision.done(undefined, this.appliedUs);
       return;
     }
-    const { writes, done } = decision;
-    const timeUs = this.shard.cook(
-      mapItemKind.write,
-      (writer) => encodeWrites(writer, writes),
-      (error) => done(error, timeUs),
-    );
+    this.#propose(decision);
+  }
+
+  #propose({ writes, done }: Decision): void {
+    const item = {
+      kind: mapItemKind.write,
+      sizeBytes: writesBytesMax(writes),
+      encode: (writer: ByteWriter) => encodeWrites(writer, writes),
+    };
+    const timeUs = this.shard.cook(item, (error) => {
+      if (error !== undefined) this.dispatch();
+      done(error, error === undefined ? timeUs : 0);
+    });
     for (const { key, value } of writes) {
       const bytes = value === undefined ? undefined : Buffer.from(value);
       this.#proposed.set(key, { timeUs, value: bytes });
@@ -200,18 +234,14 @@ export class MapShard implements MapShardFace, ShardMachine {
     this.shard.flush();
   }
 
-  #isKnown(key: string): boolean {
-    return this.#proposed.has(key) || this.#slab.peek(key) !== undefined;
+  /** The newest version as far as it is in memory. */
+  #peek(key: string): Version | undefined {
+    return this.#proposed.get(key) ?? this.#slab.peek(key);
   }
 
-  #newest(key: string): Version {
-    const version = this.#proposed.get(key) ?? this.#slab.peek(key);
-    return assertPresent(version, "a key that was loaded is known");
-  }
-
-  #checkGuards(guards: readonly MapGuard[]): CodedError | undefined {
+  #checkGuards(guards: readonly MapGuard[], newest: Newest): CodedError | undefined {
     for (const { key, timeUs } of guards) {
-      const version = this.#newest(key);
+      const version = newest(key);
       const holds =
         timeUs === undefined
           ? version.value === undefined
@@ -223,16 +253,16 @@ export class MapShard implements MapShardFace, ShardMachine {
     return undefined;
   }
 
-  #checkTransaction(commit: Commit): CodedError | undefined {
+  #checkTransaction(commit: Commit, newest: Newest): CodedError | undefined {
     if (this.#recent.check(readRecords(commit), commit.readUs) !== undefined) {
       return storeErrors.txConflict({ attempts: commit.attempt });
     }
     for (const key of commit.present) {
-      if (this.#newest(key).value !== undefined) continue;
+      if (newest(key).value !== undefined) continue;
       return storeErrors.preconditionFailed({ key, expected: "present" });
     }
     for (const key of commit.absent) {
-      if (this.#newest(key).value === undefined) continue;
+      if (newest(key).value === undefined) continue;
       return storeErrors.preconditionFailed({ key, expected: "absent" });
     }
     return undefined;
@@ -265,6 +295,10 @@ export class MapShard implements MapShardFace, ShardMachine {
     return this.#slab.room();
   }
 
+  entriesLost(): void {
+    // Items hold absolute values: what follows a loss builds on nothing before it.
+  }
+
   capture(): CheckpointImage {
     return {
       prepare: () => this.#slab.sync(),
@@ -290,6 +324,20 @@ function readRecords(commit: Commit): ReadRecord[] {
     return { target: parseTopicFilter(`${branch}#`, branchLimits), ...always };
   });
   return [...keys, ...branches];
+}
+
+const nothingLoaded: ReadonlyMap<string, Version> = new Map();
+const utf8BytesMax = 3;
+/** Lengths and marks of a write. */
+const writeOverheadBytes = 16;
+
+/** At least what `encodeWrites` writes. */
+function writesBytesMax(writes: readonly MapWrite[]): number {
+  let sizeBytes = writeOverheadBytes;
+  for (const { key, value } of writes) {
+    sizeBytes += writeOverheadBytes + key.length * utf8BytesMax + (value?.length ?? 0);
+  }
+  return sizeBytes;
 }
 
 function encodeWrites(writer: ByteWriter, writes: readonly MapWrite[]): void {

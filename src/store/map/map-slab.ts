@@ -4,10 +4,11 @@
 // Applied writes go to the overlay at once and to the store in batches; after a crash the log
 // brings back what the store lost. A key is answered by overlay, then cache, then store.
 
-import { createLru, type Lru } from "../../base/index.ts";
+import { createLru, type Lru, toError } from "../../base/index.ts";
 import type { KvBatch } from "../../kv/index.ts";
 import type { MapEntry } from "../api.ts";
 import type { DurableKv } from "../durable-kv.ts";
+import { storeErrors } from "../errors.ts";
 import { prefixEnd } from "../shard-store.ts";
 import { afterSubtree, childrenOf, decodeMapKey, encodeMapKey } from "./keys.ts";
 import { scanMatching } from "./match.ts";
@@ -22,6 +23,9 @@ const batchKeysMax = 4_096;
 const overlayKeysMax = 65_536;
 const listPageCount = 512;
 
+/** A read of the disk; overtaken when the key was set since it began. */
+type Load = { version: Promise<Version>; overtaken: boolean };
+
 export class MapSlab {
   readonly #kv: DurableKv;
   readonly #overlay = new Map<string, Version>();
@@ -29,8 +33,11 @@ export class MapSlab {
     cacheBytesMax,
     (version, key) => versionOverheadBytes + key.length + (version.value?.length ?? 0),
   );
-  readonly #loads = new Map<string, Promise<Version>>();
+  readonly #loads = new Map<string, Load>();
   #writing: Promise<void> | undefined;
+  #closed = false;
+  /** A write that no waiting mends: what it holds is in the log, nothing more is taken. */
+  #failure: Error | undefined;
 
   constructor(kv: DurableKv) {
     this.#kv = kv;
@@ -39,6 +46,8 @@ export class MapSlab {
   set(key: string, version: Version): void {
     this.#overlay.set(key, version);
     this.#cache.delete(key);
+    const load = this.#loads.get(key);
+    if (load !== undefined) load.overtaken = true;
     this.#kick();
   }
 
@@ -48,15 +57,15 @@ export class MapSlab {
   }
 
   /** The applied version; brings it into the cache. */
-  async load(key: string): Promise<Version> {
+  load(key: string): Promise<Version> {
     const known = this.peek(key);
-    if (known !== undefined) return known;
-    let loading = this.#loads.get(key);
-    if (loading === undefined) {
-      loading = this.#read(key).finally(() => this.#loads.delete(key));
-      this.#loads.set(key, loading);
-    }
-    return loading;
+    if (known !== undefined) return Promise.resolve(known);
+    const underway = this.#loads.get(key);
+    if (underway !== undefined) return underway.version;
+    const load: Load = { version: Promise.resolve(absent), overtaken: false };
+    load.version = this.#read(key, load).finally(() => this.#loads.delete(key));
+    this.#loads.set(key, load);
+    return load.version;
   }
 
   async list(
@@ -67,7 +76,8 @@ export class MapSlab {
     const start = encodeMapKey(prefix);
     const { afterKey, countMax } = options;
     const from = afterKey === undefined ? { gte: start } : { gt: encodeMapKey(afterKey) };
-    const cursor = this.#kv.cursor({ ...from, lt: prefixEnd(start) });
+    const end = start.length === 0 ? {} : { lt: prefixEnd(start) };
+    const cursor = await this.#kv.cursor({ ...from, ...end });
     const entries: MapEntry[] = [];
     try {
       while (entries.length < countMax) {
@@ -92,7 +102,7 @@ export class MapSlab {
     const level = prefix.endsWith("/") ? prefix.slice(0, -1) : prefix;
     const from =
       afterKey === undefined ? { gte: childrenOf(level) } : { gt: encodeMapKey(afterKey) };
-    const cursor = this.#kv.cursor({ ...from, lt: afterSubtree(level) });
+    const cursor = await this.#kv.cursor({ ...from, lt: afterSubtree(level) });
     const entries: MapEntry[] = [];
     try {
       const keysRead = await scanMatching(cursor, level, filter.split("/"), (key, value) => {
@@ -117,31 +127,42 @@ export class MapSlab {
     await this.#kv.sync();
   }
 
+  /** What is not written yet stays in the log. */
   async close(): Promise<void> {
-    await this.#settled();
+    this.#closed = true;
     await this.#kv.close();
+    await this.#writing;
   }
 
-  async #read(key: string): Promise<Version> {
-    const row = await this.#kv.get(encodeMapKey(key));
-    // Written while the disk was read: the overlay, or what it has become, is newer.
-    const newer = this.peek(key);
-    if (newer !== undefined) return newer;
-    const version: Version = row === undefined ? absent : decodeMapValue(row);
-    this.#cache.set(key, version);
-    return version;
+  async #read(key: string, load: Load): Promise<Version> {
+    for (;;) {
+      load.overtaken = false;
+      const row = await this.#kv.get(encodeMapKey(key));
+      // Written while the disk was read: the overlay, or what it has become, is newer.
+      const newer = this.peek(key);
+      if (newer !== undefined) return newer;
+      if (load.overtaken) continue;
+      const version: Version = row === undefined ? absent : decodeMapValue(row);
+      this.#cache.set(key, version);
+      return version;
+    }
   }
 
   #kick(): void {
-    if (this.#writing !== undefined) return;
+    if (this.#writing !== undefined || this.#closed || this.#failure !== undefined) return;
+    this.#writing = this.#drainAll();
+  }
+
+  async #drainAll(): Promise<void> {
     // Begins after the current turn's applies, so that they share a batch.
-    this.#writing = Promise.resolve()
-      .then(() => this.#drain())
-      .finally(() => {
-        this.#writing = undefined;
-        if (this.#overlay.size > 0) this.#kick();
-      });
-    this.#writing.catch(() => undefined);
+    await Promise.resolve();
+    try {
+      await this.#drain();
+    } catch (error) {
+      this.#failure = toError(error);
+    }
+    this.#writing = undefined;
+    if (this.#overlay.size > 0) this.#kick();
   }
 
   async #drain(): Promise<void> {
@@ -164,7 +185,12 @@ export class MapSlab {
   async #settled(): Promise<void> {
     const waitingFor = new Map(this.#overlay);
     for (const [key, version] of waitingFor) {
-      while (this.#overlay.get(key) === version) await (this.#writing ?? this.#drain());
+      while (this.#overlay.get(key) === version) {
+        if (this.#closed) throw storeErrors.closed();
+        if (this.#failure !== undefined) throw this.#failure;
+        this.#kick();
+        await this.#writing;
+      }
     }
   }
 }

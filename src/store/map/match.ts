@@ -7,8 +7,7 @@ import { afterSubtree, childrenOf, decodeMapKey } from "./keys.ts";
 /** What to do after a key: go on to the next one, or jump. */
 type Verdict = { readonly matched: boolean; readonly seek: Buffer | undefined };
 
-/** Keys asked for at once: few after a jump, more while neighbours keep matching. */
-const pageCountMin = 2;
+/** Keys asked for at once: one after a jump and one more, then twice as many each time. */
 const pageCountMax = 256;
 
 /** Where a dollar topic's branch ends: "$" is followed by "%". */
@@ -28,17 +27,18 @@ export async function scanMatching(
   visit: MatchVisit,
 ): Promise<number> {
   let keysRead = 0;
-  let pageCount = pageCountMin;
+  let pagesInRow = 0;
   for (;;) {
+    const pageCount = Math.min(2 ** Math.max(0, pagesInRow - 1), pageCountMax);
     const page = await cursor.next(pageCount);
     if (page.length === 0) return keysRead;
     keysRead += page.length;
     const outcome = scanPage(page, prefix, filterWords, visit);
     if (outcome === "stop") return keysRead;
     if (outcome === undefined) {
-      pageCount = Math.min(pageCount * 2, pageCountMax);
+      pagesInRow++;
     } else {
-      pageCount = pageCountMin;
+      pagesInRow = 0;
       cursor.seek(outcome);
     }
   }
@@ -91,7 +91,10 @@ function judge(prefix: string, levels: readonly string[], filterWords: readonly 
   if (levels.length > fixed) {
     return { matched: false, seek: afterSubtree(path(prefix, levels.slice(0, fixed))) };
   }
-  return { matched: true, seek: undefined };
+  // Behind the last "+" all is said: no other key of this branch matches.
+  const open = filterWords.lastIndexOf("+") + 1;
+  if (open === fixed) return { matched: true, seek: undefined };
+  return { matched: true, seek: afterSubtree(path(prefix, levels.slice(0, open))) };
 }
 
 function path(prefix: string, levels: readonly string[]): string {

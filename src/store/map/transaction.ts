@@ -25,33 +25,64 @@ export const transactionBytesMax = 1024 * 1024;
 
 /** What a transaction reads from. */
 export interface TransactionSource {
-  readonly appliedUs: number;
+  /** Reads from now on see everything applied up to here. */
+  readUs(): number;
   get(key: string): Promise<MapEntry | undefined>;
   list(prefix: string, options: { countMax: number }): Promise<MapEntry[]>;
 }
 
+export interface TransactionHost extends TransactionSource {
+  commit(commit: Commit): Promise<number>;
+  /** Resolves when reading again can show something new. */
+  afterConflict(): Promise<void>;
+}
+
 /**
- * Runs `body` until its commit meets no conflict; `onConflict` resolves when reading again can show
- * something new.
- * @throws STORE_TX_CONFLICT after 8 attempts.
+ * Runs transactions until their commits meet no conflict. The first attempts race; those that lost
+ * go on one at a time, in order, so that however many race for a key each of them comes through.
  */
-export async function runTransaction<T>(
-  source: TransactionSource,
-  body: (tx: MapTransaction) => Promise<T>,
-  commit: (commit: Commit) => Promise<number>,
-  onConflict: () => Promise<void>,
-): Promise<{ timeUs: number; value: T }> {
-  for (let attempt = 1; ; attempt++) {
-    const tx = new Transaction(source, attempt);
+export class TransactionRunner {
+  readonly #host: TransactionHost;
+  /** The last of those that lost their first attempt. */
+  #lane: Promise<unknown> = Promise.resolve();
+
+  constructor(host: TransactionHost) {
+    this.#host = host;
+  }
+
+  /** @throws STORE_TX_CONFLICT after 8 attempts. */
+  async run<T>(body: TransactionBody<T>): Promise<{ timeUs: number; value: T }> {
+    const outcome = await this.#attempt(body, 1);
+    if (outcome !== "conflict") return outcome;
+    const turn = this.#lane.then(() => this.#retry(body));
+    this.#lane = turn.catch(() => undefined); // told to the caller of this one
+    return turn;
+  }
+
+  async #retry<T>(body: TransactionBody<T>): Promise<{ timeUs: number; value: T }> {
+    for (let attempt = 2; ; attempt++) {
+      await this.#host.afterConflict();
+      const outcome = await this.#attempt(body, attempt);
+      if (outcome !== "conflict") return outcome;
+    }
+  }
+
+  async #attempt<T>(
+    body: TransactionBody<T>,
+    attempt: number,
+  ): Promise<{ timeUs: number; value: T } | "conflict"> {
+    const tx = new Transaction(this.#host, attempt);
     const value = await body(tx);
     try {
-      return { timeUs: await commit(tx.finish()), value };
+      return { timeUs: await this.#host.commit(tx.finish()), value };
     } catch (error) {
       if (!isCodedError(error, "STORE_TX_CONFLICT") || attempt >= attemptsMax) throw error;
-      await onConflict();
+      return "conflict";
     }
   }
 }
+
+export type TransactionBody<T> = (tx: MapTransaction) => Promise<T>;
 
 class Transaction implements MapTransaction {
   readonly #source: TransactionSource;
@@ -67,7 +98,7 @@ class Transaction implements MapTransaction {
   constructor(source: TransactionSource, attempt: number) {
     this.#source = source;
     this.#attempt = attempt;
-    this.#readUs = source.appliedUs;
+    this.#readUs = source.readUs();
   }
 
   get(key: string): Promise<MapEntry | undefined> {

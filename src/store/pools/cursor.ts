@@ -35,31 +35,41 @@ type Head = {
 export type CursorItem = { readonly ttv: DeliverableTtv; readonly matches: readonly unknown[] };
 
 export class ShardCursor {
-  readonly untilUs: number;
   readonly #source: ShardSource;
   readonly #uses: readonly FilterUse[];
   #positionUs: number;
+  #untilUs: number;
   #slab: SlabSource | undefined;
   #heads: Head[] = [];
   #item: CursorItem | undefined;
   #missed: MissedReport | undefined;
 
-  constructor(source: ShardSource, uses: readonly FilterUse[], positionUs: number) {
+  /** Reads times above `span.afterUs` up to `span.untilUs`, which is applied. */
+  constructor(
+    source: ShardSource,
+    uses: readonly FilterUse[],
+    span: { readonly afterUs: number; readonly untilUs: number },
+  ) {
     this.#source = source;
     this.#uses = uses;
-    this.#positionUs = positionUs;
-    this.untilUs = source.appliedUs;
+    this.#positionUs = span.afterUs;
+    this.#untilUs = span.untilUs;
+  }
+
+  /** Where it ends: earlier than it was made for where a generation has gone meanwhile. */
+  get untilUs(): number {
+    return this.#untilUs;
   }
 
   /** The next match; "end" when none is left; a promise when the disk has to be asked first. */
   peek(): CursorItem | "end" | Promise<void> {
     for (;;) {
       if (this.#item !== undefined) return this.#item;
-      if (this.#positionUs >= this.untilUs) return "end";
+      if (this.#positionUs >= this.#untilUs) return "end";
       if (this.#slab === undefined) {
         const entering = this.#enterSlab();
-        if (entering instanceof Promise) return entering;
-        if (entering === "end") return "end";
+        if (entering !== undefined) return entering;
+        if (this.#slab === undefined) continue;
       }
       const waiting = this.#advance();
       if (waiting !== undefined) return waiting;
@@ -86,20 +96,23 @@ export class ShardCursor {
 
   // -------------------------------------------------------------- slabs and heads
 
-  #enterSlab(): "end" | undefined | Promise<void> {
+  #enterSlab(): Promise<void> | undefined {
     const slab = this.#source.slabAfter(this.#positionUs);
     if (slab instanceof Promise) return slab.then((found) => this.#begin(found));
-    if (slab === undefined || slab.afterUs >= this.untilUs) {
-      this.#positionUs = this.untilUs;
-      return "end";
-    }
-    const waiting = this.#begin(slab);
-    return waiting;
+    return this.#begin(slab);
   }
 
   #begin(slab: SlabSource | undefined): Promise<void> | undefined {
-    if (slab === undefined) {
-      this.#positionUs = this.untilUs;
+    const isNext = slab !== undefined && slab.afterUs < this.#untilUs;
+    const fromUs = isNext ? slab.afterUs : this.#untilUs;
+    const missed = this.#source.missedAfter(this.#positionUs);
+    if (missed !== undefined && missed.fromUs < fromUs) {
+      // A generation has gone since this cursor was made: its reader is told before it goes on.
+      this.#untilUs = Math.max(this.#positionUs, missed.fromUs);
+      return undefined;
+    }
+    if (!isNext) {
+      this.#positionUs = this.#untilUs;
       return undefined;
     }
     const byStream = new Map<number, Head>();
@@ -139,7 +152,7 @@ export class ShardCursor {
   ): Promise<void> | undefined {
     if (ref === undefined) return undefined;
     const firstUs = ref.kind === "memory" ? ref.batch.timeUs(0) : ref.row.firstTimeUs;
-    if (firstUs > this.untilUs) return undefined;
+    if (firstUs > this.#untilUs) return undefined;
     if (ref.kind === "disk" && !blockMayMatch(head, ref)) {
       return this.#seek(slab, head, ref.row.lastTimeUs);
     }
@@ -156,8 +169,8 @@ export class ShardCursor {
   #advance(): Promise<void> | undefined {
     const slab = this.#slab as SlabSource;
     const head = this.#heads[0];
-    if (head === undefined || head.nextUs > this.untilUs) {
-      this.#positionUs = Math.min(slab.untilUs, this.untilUs);
+    if (head === undefined || head.nextUs > this.#untilUs) {
+      this.#positionUs = Math.min(slab.untilUs, this.#untilUs);
       this.#slab = undefined;
       this.#heads = [];
       return undefined;
@@ -188,7 +201,7 @@ export class ShardCursor {
   #scan(slab: SlabSource, head: Head, batch: TtvBatch): Promise<void> | undefined {
     while (head.at < batch.count) {
       const timeUs = batch.timeUs(head.at);
-      if (timeUs > this.untilUs) break;
+      if (timeUs > this.#untilUs) break;
       const matches = matchesAt(head, batch, timeUs, this.#source.number);
       if (matches === undefined) {
         head.at++;
@@ -208,7 +221,7 @@ export class ShardCursor {
     }
     this.#pop();
     const lastUs = Math.max(batch.timeUs(batch.count - 1), head.nextUs - 1);
-    if (lastUs >= this.untilUs) return undefined;
+    if (lastUs >= this.#untilUs) return undefined;
     return this.#seek(slab, head, lastUs);
   }
 
@@ -227,8 +240,8 @@ export class ShardCursor {
     const { firstTimeUs, lastTimeUs, count } = batch.row;
     this.#missed = {
       shard: this.#source.number,
-      fromUs: firstTimeUs,
-      toUs: lastTimeUs,
+      fromUs: Math.min(firstTimeUs - 1, this.#missed?.fromUs ?? Number.POSITIVE_INFINITY),
+      toUs: Math.max(lastTimeUs, this.#missed?.toUs ?? 0),
       count: count + (this.#missed?.count ?? 0),
       estimated: true,
       reason: "damaged",

@@ -57,7 +57,10 @@ export class InterestTable<Use> implements InterestFace {
   }
 
   add(filter: string, start: Positions): void {
-    this.#entryFor(filter, start).refs++;
+    const entry = this.#entryFor(filter, start);
+    entry.refs++;
+    // Its row was removed with the last subscription, or never was.
+    if (entry.refs === 1) for (const dirty of this.#dirty) dirty.add(filter);
   }
 
   remove(filter: string): void {

@@ -20,8 +20,6 @@ export interface SlabSource {
   readonly afterUs: number;
   readonly untilUs: number;
   plan(filter: TopicFilter): PlannedStream[];
-  /** Changes when a plan may lack a stream. */
-  readonly planRevision: number;
   /** First batch of a stream with a TTV later than `afterUs`; undefined when there is none. */
   next(stream: number, afterUs: number): BatchRef | undefined | Promise<BatchRef | undefined>;
   read(stream: number, row: BlockRow): TtvBatch | Promise<TtvBatch>;
@@ -33,6 +31,9 @@ export interface ShardSource {
   readonly appliedUs: number;
   /** The slab that holds the first TTVs after a position, opened when needed. */
   slabAfter(positionUs: number): SlabSource | undefined | Promise<SlabSource | undefined>;
-  /** What was dropped or lost between a position and what is there now; undefined = nothing. */
+  /**
+   * The first stretch above a position whose TTVs were dropped or lost; undefined = there is none.
+   * It begins at the position or later, and is passed by going to its end.
+   */
   missedAfter(positionUs: number): MissedReport | undefined;
 }

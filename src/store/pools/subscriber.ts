@@ -6,9 +6,10 @@
 // offered by exactly one of the two pools: realtime skips readers that are behind and times at or
 // below the position.
 
-import { type Logger, toError } from "../../base/index.ts";
+import { isCodedError, type Logger, toError } from "../../base/index.ts";
 import type {
   DeliverableTtv,
+  MissedReport,
   ShardNumber,
   Subscriber,
   SubscriberFilter,
@@ -31,6 +32,7 @@ export type PoolParts = {
   readonly nextTurn: () => Promise<void>;
   /** A read failed: calls back when it makes sense to try again. */
   readonly later: (task: () => void) => void;
+  readonly onClosed: (subscriber: SubscriberState) => void;
 };
 
 export type PoolCounters = {
@@ -39,6 +41,8 @@ export type PoolCounters = {
   handOvers: number;
   fallBehinds: number;
   readFailures: number;
+  offerFailures: number;
+  missedReports: number;
 };
 
 export const poolCounterHelp = {
@@ -47,6 +51,8 @@ export const poolCounterHelp = {
   handOvers: "readers that went from catch-up to the tail",
   fallBehinds: "readers that left the tail because they had no room",
   readFailures: "catch-up reads that failed and were tried again",
+  offerFailures: "TTVs whose subscriber failed to take them, offered again later",
+  missedReports: "reports to readers of what was dropped or damaged before they got it",
 };
 
 type Reader = {
@@ -113,6 +119,7 @@ export class SubscriberState implements Subscriber, UseOwner {
 
   /** A replaced filter keeps the positions: they are the subscriber's, not the filter's. */
   setFilter(filter: SubscriberFilter): void {
+    if (this.#closed) return;
     const replaced = this.#uses.get(filter.filter);
     this.#addUse(filter);
     // After the new use was added, so that the shared entry keeps what it knows.
@@ -132,6 +139,7 @@ export class SubscriberState implements Subscriber, UseOwner {
     if (this.#closed) return;
     this.#closed = true;
     for (const filter of [...this.#uses.keys()]) this.removeFilter(filter);
+    this.#parts.onClosed(this);
   }
 
   // -------------------------------------------------------------- realtime
@@ -149,7 +157,7 @@ export class SubscriberState implements Subscriber, UseOwner {
     const reader = this.#readers[ordinal];
     if (this.#closed || reader === undefined || reader.mode !== "tail") return;
     if (ttv.timeUs <= reader.positionUs) return;
-    if (this.#port.offer(ttv, matches)) {
+    if (this.#offerSafely(ttv, matches)) {
       reader.positionUs = ttv.timeUs;
       this.#parts.counters.realtimeTtvs++;
       return;
@@ -158,6 +166,18 @@ export class SubscriberState implements Subscriber, UseOwner {
     reader.positionUs = ttv.timeUs - 1;
     reader.mode = "behind";
     this.#parts.counters.fallBehinds++;
+  }
+
+  /** Others wait behind this subscriber: its fault counts as no room, until later. */
+  #offerSafely(ttv: DeliverableTtv, matches: readonly unknown[]): boolean {
+    try {
+      return this.#port.offer(ttv, matches);
+    } catch (error) {
+      this.#parts.counters.offerFailures++;
+      this.#parts.logger.error("store.offer_failed", { reason: toError(error).message });
+      this.#parts.later(() => this.wake());
+      return false;
+    }
   }
 
   // -------------------------------------------------------------- catch-up
@@ -170,14 +190,22 @@ export class SubscriberState implements Subscriber, UseOwner {
         await this.#round();
       }
     } catch (error) {
-      this.#parts.counters.readFailures++;
-      this.#parts.logger.error("store.catch_up_failed", { reason: toError(error).message });
-      for (const reader of this.#readers) reader.cursor = undefined;
-      this.#parts.later(() => this.wake());
+      this.#readFailed(toError(error));
     } finally {
       this.#pumping = false;
     }
     if (this.#wakePending) this.wake();
+  }
+
+  #readFailed(error: Error): void {
+    for (const reader of this.#readers) reader.cursor = undefined;
+    if (this.#closed) return;
+    // Its slab was dropped, or closed to keep to the limit: the next cursor finds out.
+    if (!isCodedError(error, "KV_CLOSED")) {
+      this.#parts.counters.readFailures++;
+      this.#parts.logger.error("store.catch_up_failed", { reason: error.message });
+    }
+    this.#parts.later(() => this.wake());
   }
 
   /** Slices of all readers in turn, until each is at the tail or there is no room. */
@@ -205,20 +233,11 @@ export class SubscriberState implements Subscriber, UseOwner {
 
   #advance(reader: Reader): Step {
     for (let taken = 0; taken < sliceTtvs; ) {
-      if (reader.cursor === undefined) {
-        this.#reportMissed(reader);
-        if (this.#isAtTail(reader)) {
-          reader.positionUs = Math.max(reader.positionUs, reader.source.appliedUs);
-          reader.mode = "tail";
-          this.#parts.counters.handOvers++;
-          return "tail";
-        }
-        reader.cursor = new ShardCursor(reader.source, [...this.#uses.values()], reader.positionUs);
-      }
+      reader.cursor ??= this.#nextCursor(reader);
       const cursor = reader.cursor;
+      if (cursor === undefined) return "tail";
       const item = cursor.peek();
-      const missed = cursor.takeMissed();
-      if (missed !== undefined) this.#port.missed(missed);
+      this.#tellMissed(cursor.takeMissed());
       if (item instanceof Promise) return item;
       if (item === "end") {
         reader.positionUs = Math.max(reader.positionUs, cursor.untilUs);
@@ -226,7 +245,7 @@ export class SubscriberState implements Subscriber, UseOwner {
         this.#port.moved(reader.source.number, reader.positionUs);
         continue;
       }
-      if (!this.#port.offer(item.ttv, item.matches)) return "blocked";
+      if (!this.#offerSafely(item.ttv, item.matches)) return "blocked";
       cursor.consume();
       reader.positionUs = item.ttv.timeUs;
       this.#parts.counters.catchUpTtvs++;
@@ -235,11 +254,33 @@ export class SubscriberState implements Subscriber, UseOwner {
     return "more";
   }
 
-  #reportMissed(reader: Reader): void {
-    const report = reader.source.missedAfter(reader.positionUs);
-    if (report === undefined) return;
-    reader.positionUs = Math.max(reader.positionUs, report.toUs);
-    this.#port.missed(report);
+  /** Up to what is applied now, or to what is missing next; undefined = the tail is reached. */
+  #nextCursor(reader: Reader): ShardCursor | undefined {
+    const { source } = reader;
+    for (;;) {
+      const missed = this.#missedBy(reader);
+      const hasMore = this.#hasMatchesAfter(reader);
+      if (missed === undefined && !hasMore) {
+        reader.positionUs = Math.max(reader.positionUs, source.appliedUs);
+        reader.mode = "tail";
+        this.#parts.counters.handOvers++;
+        return undefined;
+      }
+      if (missed !== undefined && (!hasMore || missed.fromUs <= this.#wantedAfter(reader))) {
+        reader.positionUs = Math.max(reader.positionUs, missed.toUs);
+        this.#tellMissed(missed);
+        continue;
+      }
+      const untilUs = Math.min(source.appliedUs, missed?.fromUs ?? Number.POSITIVE_INFINITY);
+      const span = { afterUs: this.#wantedAfter(reader), untilUs };
+      return new ShardCursor(source, [...this.#uses.values()], span);
+    }
+  }
+
+  #tellMissed(missed: MissedReport | undefined): void {
+    if (missed === undefined || missed.count === 0) return;
+    this.#parts.counters.missedReports++;
+    this.#port.missed(missed);
   }
 
   #relax(): void {
@@ -248,12 +289,29 @@ export class SubscriberState implements Subscriber, UseOwner {
 
   #isAtTail(reader: Reader): boolean {
     if (reader.mode === "tail") return true;
+    return !this.#hasMatchesAfter(reader) && this.#missedBy(reader) === undefined;
+  }
+
+  #hasMatchesAfter(reader: Reader): boolean {
     const { ordinal, number } = reader.source;
     for (const use of this.#uses.values()) {
       const lastMatchUs = use.entry.lastMatchUs[ordinal] ?? 0;
-      if (lastMatchUs > Math.max(reader.positionUs, use.startUs(number))) return false;
+      if (lastMatchUs > Math.max(reader.positionUs, use.startUs(number))) return true;
     }
-    return true;
+    return false;
+  }
+
+  #missedBy(reader: Reader): MissedReport | undefined {
+    return reader.source.missedAfter(this.#wantedAfter(reader));
+  }
+
+  /** Nothing up to here is wanted any more; infinite where nothing is wanted at all. */
+  #wantedAfter(reader: Reader): number {
+    let startUs = Number.POSITIVE_INFINITY;
+    for (const use of this.#uses.values()) {
+      startUs = Math.min(startUs, use.startUs(reader.source.number));
+    }
+    return Math.max(reader.positionUs, startUs);
   }
 
   #positionOf(reader: Reader): number {

@@ -9,6 +9,7 @@ import {
   joinPath,
   type Logger,
   replaceFile,
+  toError,
 } from "../../base/index.ts";
 import { type Structure, varyingCount } from "../core/structure.ts";
 import { decodeBlock } from "../layout/block.ts";
@@ -44,7 +45,13 @@ export class BlockReader {
   }
 
   async #load(stores: SlabStores, structure: Structure, row: BlockRow): Promise<CachedBatch> {
-    const bytes = await stores.readBlock(row);
+    let bytes: Buffer | undefined;
+    try {
+      bytes = await stores.readBlock(row);
+    } catch (error) {
+      if (!isCodedError(error, "KV_CORRUPT")) throw error;
+      return this.#lost(stores, row, undefined, error.message);
+    }
     if (bytes === undefined) return this.#lost(stores, row, undefined, "it is missing");
     try {
       return decodeBlock(bytes, varyingCount(structure));
@@ -60,22 +67,27 @@ export class BlockReader {
     bytes: Buffer | undefined,
     reason: string,
   ): Promise<CachedBatch> {
-    const { disk, quarantineDir, logger } = this.#parts;
     this.counters.blocksLost++;
-    const quarantinePath = joinPath(quarantineDir, `block-${row.stream}-${row.lastTimeUs}`);
-    if (bytes !== undefined) {
-      await disk.makeDir(quarantineDir);
-      await replaceFile(disk, quarantinePath, bytes);
-    }
-    logger.error("store.block_lost", {
-      slab: stores.path,
-      stream: row.stream,
-      fromUs: row.firstTimeUs,
-      toUs: row.lastTimeUs,
-      count: row.count,
-      reason,
-      quarantinePath: bytes === undefined ? undefined : quarantinePath,
+    const quarantinePath = bytes === undefined ? undefined : await this.#keep(stores, row, bytes);
+    this.#parts.logger.error("store.block_lost", {
+      ...{ slab: stores.path, stream: row.stream, fromUs: row.firstTimeUs, toUs: row.lastTimeUs },
+      ...{ count: row.count, reason, quarantinePath },
     });
     return new LostBatch(row);
+  }
+
+  /** A copy that fails, on a full volume maybe, must not keep readers from going on. */
+  async #keep(stores: SlabStores, row: BlockRow, bytes: Buffer): Promise<string | undefined> {
+    const { disk, quarantineDir, logger } = this.#parts;
+    const parts = stores.path.split("/").slice(-3);
+    const path = joinPath(quarantineDir, [...parts, row.stream, row.lastTimeUs].join("-"));
+    try {
+      await disk.makeDir(quarantineDir);
+      if (!(await disk.exists(path))) await replaceFile(disk, path, bytes);
+      return path;
+    } catch (error) {
+      logger.warn("store.quarantine_failed", { path, reason: toError(error).message });
+      return undefined;
+    }
   }
 }

@@ -1,85 +1,106 @@
 // The generations of a log shard as things on disk: one slab each, opened when it is needed, and
 // the table that says which commit times are where.
 //
-// Invariants: only the newest generation is written; the table changes only by applied entries and
-// is saved by checkpoints; a folder that the saved table does not name is an orphan and goes at the
-// next start; a folder goes only after a checkpoint without it.
+// Invariants: only the newest generation is written; the table changes only by applied entries, or
+// where a slab cannot be read any more, and is saved by checkpoints; a folder that the saved table
+// does not name is an orphan and goes at the next start; a folder goes only after a checkpoint
+// without it, a damaged one to the quarantine.
 
-import {
-  assert,
-  assertPresent,
-  ByteReader,
-  ByteWriter,
-  type Disk,
-  joinPath,
-  type Logger,
-  toError,
-} from "../../base/index.ts";
+import type { Logger } from "../../base/index.ts";
+import { assert, assertPresent, type Disk, isCodedError, joinPath } from "../../base/index.ts";
 import type { KvBatch } from "../../kv/index.ts";
-import type { MissedReport, TtvRef } from "../api.ts";
-import {
-  decodeGenerationRow,
-  encodeGenerationKey,
-  encodeGenerationRow,
-} from "../core/generation-codec.ts";
-import { type Generation, GenerationTable, totalOf } from "../core/generations.ts";
+import type { TtvRef } from "../api.ts";
+import { type Generation, type GenerationTable, totalOf } from "../core/generations.ts";
 import type { Lts, LtsSettings } from "../core/lts.ts";
 import { createLts, inheritLts, loadLts } from "../core/lts-start.ts";
 import type { LtsRecord } from "../core/lts-trie.ts";
+import { type MissingReason, type MissingSpan, sortSpans } from "../core/missing.ts";
 import type { DurableKvParts } from "../durable-kv.ts";
 import { indexAfter, ttvAt } from "../layout/ttv-view.ts";
-import { rowPrefix, type ShardStore } from "../shard-store.ts";
+import type { ShardStore } from "../shard-store.ts";
 import type { Ttv } from "../types.ts";
 import type { BlockReader } from "./block-reader.ts";
-import { LogSlab } from "./log-slab.ts";
-import { SlabStores } from "./slab-stores.ts";
+import {
+  deleteGeneration,
+  droppedKey,
+  encodeDropped,
+  readDropped,
+  readGenerations,
+  tableRows,
+} from "./generation-rows.ts";
+import { LogSlab, type LogSlabSpan } from "./log-slab.ts";
+import type { OpenSlabs } from "./open-slabs.ts";
+import { folderName, SlabFolders } from "./slab-folders.ts";
+import type { SlabStores } from "./slab-stores.ts";
 
 export type GenerationsParts = {
   /** Folder of the shard: one folder per generation in it. */
   readonly dir: string;
+  readonly quarantineDir: string;
   readonly disk: Disk;
   readonly kv: DurableKvParts;
   readonly reader: BlockReader;
+  readonly openSlabs: OpenSlabs;
   readonly lts: LtsSettings;
   readonly logger: Logger;
   readonly phase: (name: string) => void;
   readonly onMemory: (deltaBytes: number) => void;
+  /** A sealed slab cannot be read and left the table: wants a checkpoint. */
+  readonly onSetAside: () => void;
 };
-
-/** What was dropped, kept to tell readers who come too late. */
-type DroppedSpan = { readonly fromUs: number; readonly toUs: number; readonly ttvs: number };
 
 export const layoutName = "log-v1";
 /** First commit time there can be: position 0 is before everything. */
 const firstUs = 1;
-/** Spans remembered; older ones are folded into the oldest kept. */
+/** Spans remembered; above it the oldest two become one. */
 const droppedSpansMax = 1_000;
-const formatVersion = 1;
-const nextNumberKey = Buffer.from([rowPrefix.nextGeneration]);
+
+/** What says that a slab cannot be used, not that the machine is in trouble. */
+const damageCodes = new Set([
+  "KV_CORRUPT",
+  "STORE_ROW_CORRUPT",
+  "STORE_TOPICS_CORRUPT",
+  "STORE_SLAB_CORRUPT",
+]);
 
 export class Generations {
   readonly #parts: GenerationsParts;
+  readonly #folders: SlabFolders;
   readonly #table: GenerationTable;
-  readonly #dropped = new Map<number, DroppedSpan>();
+  readonly #dropped: Map<number, MissingSpan>;
+  #missing: readonly MissingSpan[];
+  /** Rows of spans that have become part of a newer one. */
+  #folded: number[] = [];
   readonly #slabs = new Map<number, LogSlab>();
-  readonly #opening = new Map<number, Promise<LogSlab>>();
+  readonly #opening = new Map<number, Promise<LogSlab | undefined>>();
+  readonly #leaving = new Map<number, Promise<void>>();
   /** Slabs with something that the last checkpoint does not cover. */
   readonly #dirty = new Set<LogSlab>();
   #prepared: { readonly slab: LogSlab; readonly stores: SlabStores } | undefined;
   #current: LogSlab | undefined;
   #cooking: LogSlab | undefined;
   #memoryBytes = 0;
+  #isCurrentLost = false;
+  /** Rotations replayed after a loss that got other numbers than their entries say. */
+  readonly #renumbered = new Map<number, number>();
 
-  private constructor(parts: GenerationsParts, table: GenerationTable) {
+  private constructor(
+    parts: GenerationsParts,
+    table: GenerationTable,
+    dropped: Map<number, MissingSpan>,
+  ) {
     this.#parts = parts;
+    this.#folders = new SlabFolders(parts);
     this.#table = table;
+    this.#dropped = dropped;
+    this.#missing = sortSpans(dropped.values());
   }
 
   /** Reads the table as of the checkpoint and cuts the slab that was current back to it. */
   static async open(parts: GenerationsParts, store: ShardStore): Promise<Generations> {
-    const generations = new Generations(parts, await readTable(store));
-    await generations.#loadDropped(store);
-    await generations.#removeOrphans();
+    const table = await readGenerations(store);
+    const generations = new Generations(parts, table, await readDropped(store));
+    await generations.#folders.removeOrphans(table.readable().map((each) => each.number));
     await generations.#openCurrent(store.checkpoint.timeUs);
     return generations;
   }
@@ -103,25 +124,28 @@ export class Generations {
     return this.#table.generations;
   }
 
+  /** What was dropped or set aside, ascending. The same array until it changes. */
+  get missing(): readonly MissingSpan[] {
+    return this.#missing;
+  }
+
+  /** The slab that was current could not be read: what the log says of its streams is void. */
+  get isCurrentLost(): boolean {
+    return this.#isCurrentLost;
+  }
+
   // -------------------------------------------------------------- rotation and drop
 
   /** Opens an empty slab for the next generation, so that applying the rotation needs no wait. */
-  async prepareNext(): Promise<LogSlab> {
-    if (this.#prepared !== undefined) return this.#prepared.slab;
-    const number = this.#table.nextNumber;
-    const path = this.#pathOf(number);
-    // A rotation that was never checkpointed may have left a folder.
-    await this.#removeFolder(path);
-    await this.#parts.disk.makeDir(path);
-    await this.#parts.disk.syncDir(this.#parts.dir);
-    const stores = await SlabStores.open(path, this.#parts.kv);
+  async prepareNext(numberMin = 0): Promise<LogSlab> {
+    const number = Math.max(numberMin, this.#table.nextNumber);
+    if (this.#prepared?.slab.generation === number) return this.#prepared.slab;
+    await this.#prepared?.stores.close();
+    this.#prepared = undefined;
+    const stores = await this.#folders.create(number);
     const lts = inheritLts(this.#parts.lts, this.cooking.lts);
-    const slab = this.#makeSlab(stores, lts, {
-      generation: number,
-      fromUs: 0,
-      toUs: undefined,
-      writtenUs: 0,
-    });
+    const span = { generation: number, fromUs: 0, toUs: undefined, writtenUs: 0 };
+    const slab = this.#makeSlab(stores, lts, span);
     this.#prepared = { slab, stores };
     return slab;
   }
@@ -132,24 +156,21 @@ export class Generations {
   }
 
   applyRotate(number: number, timeUs: number, records: readonly LtsRecord[]): void {
-    const prepared = assertPresent(this.#prepared, "a rotation is prepared before it is applied");
-    const generation = this.#table.rotate(timeUs, layoutName);
-    assert(generation.number === number, "generations are numbered by their rotations");
+    const { slab: next, stores } = assertPresent(
+      this.#prepared,
+      "a rotation is prepared before it is applied",
+    );
+    const generation = this.#table.rotate(timeUs, layoutName, next.generation);
+    if (generation.number !== number) this.#renumbered.set(number, generation.number);
     this.#prepared = undefined;
     this.current.end(timeUs);
-    const led = this.#cooking === prepared.slab;
-    const lts = led ? prepared.slab.lts : loadLts(this.#parts.lts, records);
-    const slab = this.#makeSlab(prepared.stores, lts, {
-      generation: number,
-      fromUs: timeUs,
-      toUs: undefined,
-      writtenUs: 0,
-    });
+    const led = this.#cooking === next;
+    const lts = led ? next.lts : loadLts(this.#parts.lts, records);
+    const span = { fromUs: timeUs, toUs: undefined, writtenUs: 0 };
+    const slab = this.#makeSlab(stores, lts, { ...span, generation: generation.number });
     slab.remember(records, timeUs);
     this.#cooking = undefined;
-    this.#current = slab;
-    this.#slabs.set(number, slab);
-    this.#dirty.add(slab);
+    this.#adopt(slab);
   }
 
   /** Sealed generations that end at or before `untilUs`. */
@@ -161,13 +182,10 @@ export class Generations {
   }
 
   applyDrop(numbers: readonly number[]): void {
-    for (const number of numbers) {
-      const generation = this.#table.generations.find((each) => each.number === number);
-      if (generation === undefined || generation.toUs === undefined) continue;
-      this.#table.beginDrop(number);
-      const { fromUs, toUs } = generation;
-      this.#dropped.set(number, { fromUs, toUs, ttvs: totalOf(generation).ttvs });
-      this.#foldDropped();
+    for (const entryNumber of numbers) {
+      const number = this.#renumbered.get(entryNumber) ?? entryNumber;
+      const generation = this.#table.readable().find((each) => each.number === number);
+      if (generation?.toUs !== undefined) this.#leave(generation, "expired");
     }
   }
 
@@ -191,31 +209,37 @@ export class Generations {
     this.current.sealAll();
     const slabs = [...this.#dirty];
     this.#dirty.clear();
-    const rows = this.#rows();
+    const rows = tableRows(this.#table);
+    for (const [number, span] of this.#dropped)
+      rows.push([droppedKey(number), encodeDropped(span)]);
+    const folded = this.#folded;
+    this.#folded = [];
     const sealing = this.#numbersIn("sealing");
-    const dropping = this.#numbersIn("dropping");
+    const leaving = this.#numbersIn("dropping");
     return {
       prepare: async () => {
-        for (const slab of slabs) await slab.sync();
+        for (const slab of slabs) if (!this.#hasLeft(slab)) await slab.sync();
       },
       addRows: (batch) => {
+        for (const number of folded) batch.delete(droppedKey(number));
         for (const [key, value] of rows) batch.put(key, value);
-        for (const number of dropping) batch.delete(generationKey(number));
+        for (const number of leaving) deleteGeneration(batch, number);
       },
       finish: (committed) => {
-        if (!committed) {
-          for (const slab of slabs) this.#dirty.add(slab);
+        if (committed) {
+          this.#finishCheckpoint(sealing, leaving);
           return;
         }
-        for (const number of sealing) this.#table.finishSeal(number);
-        for (const number of dropping) void this.#removeSlab(number);
+        for (const slab of slabs) this.#dirty.add(slab);
+        this.#folded.push(...folded);
       },
     };
   }
 
   // -------------------------------------------------------------- reading
 
-  slabAfter(positionUs: number): LogSlab | undefined | Promise<LogSlab> {
+  /** The first slab with times above a position; undefined when none is left. */
+  slabAfter(positionUs: number): LogSlab | undefined | Promise<LogSlab | undefined> {
     const generation = this.#table
       .readable()
       .find((each) => each.toUs === undefined || each.toUs - 1 > positionUs);
@@ -223,64 +247,66 @@ export class Generations {
     return this.#slabs.get(generation.number) ?? this.#openSealed(generation);
   }
 
-  missedAfter(positionUs: number): Omit<MissedReport, "shard"> | undefined {
-    let count = 0;
-    let toUs = 0;
-    for (const span of this.#dropped.values()) {
-      if (span.toUs - 1 <= positionUs) continue;
-      count += span.ttvs;
-      toUs = Math.max(toUs, span.toUs - 1);
-    }
-    if (toUs === 0) return undefined;
-    return { fromUs: positionUs, toUs, count, estimated: true, reason: "expired" };
-  }
-
   async fetch(ref: TtvRef): Promise<Ttv | undefined> {
-    const generation = this.#table.readable().find((each) => each.number === ref.generation);
+    const isReadable = (each: Generation): boolean => each.number === ref.generation;
+    const generation = this.#table.readable().find(isReadable);
     if (generation === undefined) return undefined;
-    const slab = this.#slabs.get(ref.generation) ?? (await this.#openSealed(generation));
-    const found = await slab.next(ref.stream, ref.timeUs - 1);
-    if (found === undefined) return undefined;
-    const batch = found.kind === "memory" ? found.batch : await slab.read(ref.stream, found.row);
-    const at = indexAfter(batch, ref.timeUs - 1);
-    if (at >= batch.count || batch.timeUs(at) !== ref.timeUs) return undefined;
-    return ttvAt(batch, slab.structureOf(ref.stream), at);
+    try {
+      const slab = this.#slabs.get(ref.generation) ?? (await this.#openSealed(generation));
+      return slab === undefined ? undefined : await fetchFrom(slab, ref);
+    } catch (error) {
+      // Dropped while it was read.
+      if (!this.#table.readable().some(isReadable)) return undefined;
+      throw error;
+    }
   }
 
   async close(): Promise<void> {
     await Promise.allSettled(this.#opening.values());
-    for (const slab of this.#slabs.values()) await slab.close();
+    for (const slab of this.#slabs.values()) {
+      this.#parts.openSlabs.remove(slab);
+      await slab.close();
+    }
     await this.#prepared?.stores.close();
+    await Promise.allSettled(this.#leaving.values());
   }
 
   // -------------------------------------------------------------- opening
 
   async #openCurrent(checkpointUs: number): Promise<void> {
-    if (this.#table.current === undefined) {
-      const slab = await this.#prepareFirst();
-      this.#table.rotate(firstUs, layoutName);
-      this.#adopt(slab);
+    const { current } = this.#table;
+    if (current === undefined) {
+      await this.#begin(firstUs);
       return;
     }
-    const { number, fromUs } = this.#table.current;
-    const stores = await SlabStores.open(this.#pathOf(number), this.#parts.kv);
-    await stores.cutBack(checkpointUs);
-    const lts = await this.#loadLts(stores);
-    const span = { generation: number, fromUs, toUs: undefined, writtenUs: checkpointUs };
-    this.#adopt(this.#makeSlab(stores, lts, span));
+    const { number, fromUs } = current;
+    try {
+      const stores = await this.#folders.open(number);
+      await stores.cutBack(checkpointUs);
+      const lts = await this.#loadLts(stores);
+      const span = { generation: number, fromUs, toUs: undefined, writtenUs: checkpointUs };
+      this.#adopt(this.#makeSlab(stores, lts, span));
+    } catch (error) {
+      if (!isDamage(error)) throw error;
+      this.#logDamage(number, error);
+      this.#isCurrentLost = true;
+      const lostUntilUs = Math.max(checkpointUs, fromUs);
+      await this.#begin(lostUntilUs + 1);
+      this.#leave(this.#table.get(number), "damaged");
+    }
   }
 
-  async #prepareFirst(): Promise<LogSlab> {
-    const number = this.#table.nextNumber;
-    const path = this.#pathOf(number);
-    await this.#parts.disk.makeDir(path);
-    await this.#parts.disk.syncDir(this.#parts.dir);
-    const stores = await SlabStores.open(path, this.#parts.kv);
+  /** A generation that no entry speaks of: the very first, or in place of one that was lost. */
+  async #begin(fromUs: number): Promise<void> {
+    const stores = await this.#folders.create(this.#table.nextNumber);
+    const { number } = this.#table.rotate(fromUs, layoutName);
     const lts = createLts(this.#parts.lts);
-    const span = { generation: number, fromUs: firstUs, toUs: undefined, writtenUs: 0 };
-    const slab = this.#makeSlab(stores, lts, span);
-    slab.remember(lts.records(), firstUs);
-    return slab;
+    const slab = this.#makeSlab(stores, lts, {
+      ...{ generation: number, fromUs, toUs: undefined },
+      writtenUs: fromUs - 1,
+    });
+    slab.remember(lts.records(), fromUs);
+    this.#adopt(slab);
   }
 
   #adopt(slab: LogSlab): void {
@@ -289,80 +315,157 @@ export class Generations {
     this.#dirty.add(slab);
   }
 
-  #openSealed(generation: Generation): Promise<LogSlab> {
-    const { number, fromUs, toUs } = generation;
+  #openSealed(generation: Generation): Promise<LogSlab | undefined> {
+    const { number } = generation;
     const underway = this.#opening.get(number);
     if (underway !== undefined) return underway;
-    const opening = (async () => {
-      const stores = await SlabStores.open(this.#pathOf(number), this.#parts.kv);
-      const lts = await this.#loadLts(stores);
-      const writtenUs = assertPresent(toUs, "a sealed generation has an end");
-      const slab = this.#makeSlab(stores, lts, { generation: number, fromUs, toUs, writtenUs });
-      this.#slabs.set(number, slab);
-      return slab;
-    })().finally(() => this.#opening.delete(number));
+    const opening = this.#readSealed(generation).finally(() => this.#opening.delete(number));
     this.#opening.set(number, opening);
     return opening;
   }
 
+  /** Undefined when it cannot be read: it has left the table, and its span says so. */
+  async #readSealed(generation: Generation): Promise<LogSlab | undefined> {
+    const { number, fromUs } = generation;
+    const toUs = assertPresent(generation.toUs, "a sealed generation has an end");
+    await this.#leaving.get(number);
+    try {
+      const stores = await this.#folders.open(number);
+      const lts = await this.#loadLts(stores);
+      const span = { generation: number, fromUs, toUs, writtenUs: toUs };
+      const slab = this.#makeSlab(stores, lts, span);
+      this.#slabs.set(number, slab);
+      this.#parts.openSlabs.used(slab);
+      return slab;
+    } catch (error) {
+      if (!isDamage(error)) throw error;
+      this.#logDamage(number, error);
+      const readable = this.#table.readable().find((each) => each.number === number);
+      if (readable !== undefined) {
+        this.#leave(readable, "damaged");
+        this.#parts.onSetAside();
+      }
+      return undefined;
+    }
+  }
+
+  /** @throws what `isDamage` knows; the stores are closed then. */
   async #loadLts(stores: SlabStores): Promise<Lts> {
-    const topics = await stores.topics();
-    if (topics.length === 0) return createLts(this.#parts.lts);
-    return loadLts(
-      this.#parts.lts,
-      topics.map(({ record }) => record),
+    try {
+      const topics = await stores.topics();
+      if (topics.length === 0) return createLts(this.#parts.lts);
+      return loadLts(
+        this.#parts.lts,
+        topics.map(({ record }) => record),
+      );
+    } catch (error) {
+      await stores.close();
+      throw error;
+    }
+  }
+
+  #makeSlab(stores: SlabStores, lts: Lts, span: LogSlabSpan): LogSlab {
+    const { reader, logger, phase, onMemory, openSlabs } = this.#parts;
+    const slab: LogSlab = new LogSlab(
+      {
+        ...{ stores, lts, reader, logger, phase },
+        onMemory: (deltaBytes) => {
+          this.#memoryBytes += deltaBytes;
+          onMemory(deltaBytes);
+        },
+        onSealed: (stream, ttvs, sizeBytes) => {
+          this.#table.count(span.generation, stream, { ttvs, sizeBytes });
+        },
+        onUsed: () => {
+          if (this.#isSealed(span.generation)) openSlabs.used(slab);
+        },
+        countOf: (stream) => this.#countOf(span.generation, stream),
+      },
+      span,
+    );
+    return slab;
+  }
+
+  #isSealed(number: number): boolean {
+    return this.#table.generations.some(
+      (each) => each.number === number && each.state === "sealed",
     );
   }
 
-  #makeSlab(stores: SlabStores, lts: Lts, span: ConstructorParameters<typeof LogSlab>[1]): LogSlab {
-    const { reader, logger, phase, onMemory } = this.#parts;
-    const parts = {
-      stores,
-      lts,
-      reader,
-      logger,
-      phase,
-      onMemory: (deltaBytes: number) => {
-        this.#memoryBytes += deltaBytes;
-        onMemory(deltaBytes);
-      },
-      onSealed: (stream: number, ttvs: number, sizeBytes: number) => {
-        this.#table.count(span.generation, stream, { ttvs, sizeBytes });
-      },
-    };
-    return new LogSlab(parts, span);
+  #countOf(number: number, stream: number): number {
+    const generation = this.#table.generations.find((each) => each.number === number);
+    return generation?.streams.get(stream)?.ttvs ?? 0;
   }
 
-  async #removeOrphans(): Promise<void> {
-    const known = new Set(this.#table.readable().map((each) => folderName(each.number)));
-    for (const entry of await this.#parts.disk.list(this.#parts.dir)) {
-      if (!entry.isDirectory || !/^g\d+$/.test(entry.name) || known.has(entry.name)) continue;
-      this.#parts.logger.info("store.orphan_removed", { slab: entry.name });
-      await this.#removeFolder(joinPath(this.#parts.dir, entry.name));
+  // -------------------------------------------------------------- leaving
+
+  /** From now on nobody reads it, and readers who come are told; it goes after a checkpoint. */
+  #leave(generation: Generation, reason: MissingReason): void {
+    const untilUs = assertPresent(generation.toUs, "only sealed generations leave") - 1;
+    this.#table.beginDrop(generation.number);
+    const countMax = totalOf(generation).ttvs;
+    const span = { afterUs: generation.fromUs - 1, untilUs, countMax, reason };
+    this.#dropped.set(generation.number, span);
+    this.#foldDropped();
+    this.#missing = sortSpans(this.#dropped.values());
+  }
+
+  #foldDropped(): void {
+    if (this.#dropped.size <= droppedSpansMax) return;
+    const [first, second] = this.#dropped.keys();
+    const older = this.#dropped.get(first as number) as MissingSpan;
+    const newer = this.#dropped.get(second as number) as MissingSpan;
+    const countMax = older.countMax + newer.countMax;
+    this.#dropped.set(second as number, { ...newer, afterUs: older.afterUs, countMax });
+    this.#dropped.delete(first as number);
+    this.#folded.push(first as number);
+  }
+
+  #finishCheckpoint(sealing: readonly number[], leaving: readonly number[]): void {
+    for (const number of sealing) {
+      this.#table.finishSeal(number);
+      const slab = this.#slabs.get(number);
+      if (slab !== undefined) this.#parts.openSlabs.used(slab);
+    }
+    for (const number of leaving) {
+      const isDamaged = this.#dropped.get(number)?.reason === "damaged";
+      this.#table.finishDrop(number);
+      this.#goAway(number, () =>
+        isDamaged ? this.#folders.setAside(number) : this.#folders.remove(number),
+      );
     }
   }
 
-  async #removeSlab(number: number): Promise<void> {
-    if (this.#numbersIn("dropping").includes(number)) this.#table.finishDrop(number);
+  #goAway(number: number, then: () => Promise<void>): void {
     const slab = this.#slabs.get(number);
     this.#slabs.delete(number);
+    const leaving = this.#closeThen(number, slab, then).finally(() => {
+      if (this.#leaving.get(number) === leaving) this.#leaving.delete(number);
+    });
+    this.#leaving.set(number, leaving);
+  }
+
+  async #closeThen(
+    number: number,
+    slab: LogSlab | undefined,
+    then: () => Promise<void>,
+  ): Promise<void> {
     try {
-      await slab?.close();
-      await this.#removeFolder(this.#pathOf(number));
+      await this.#opening.get(number);
+      const opened = slab ?? this.#slabs.get(number);
+      this.#slabs.delete(number);
+      if (opened !== undefined) this.#parts.openSlabs.remove(opened);
+      await opened?.close();
+      await then();
     } catch (error) {
       // The table no longer names it: the next start removes it as an orphan.
-      this.#parts.logger.warn("store.drop_incomplete", { reason: toError(error).message });
+      const reason = error instanceof Error ? error.message : String(error);
+      this.#parts.logger.warn("store.slab_close_incomplete", { slab: folderName(number), reason });
     }
   }
 
-  /** The folder goes last: while it is there a start finds it and ends the work. */
-  async #removeFolder(path: string): Promise<void> {
-    await SlabStores.destroy(path, this.#parts.kv);
-    await this.#parts.disk.removeDir(path);
-  }
-
-  #pathOf(number: number): string {
-    return joinPath(this.#parts.dir, folderName(number));
+  #hasLeft(slab: LogSlab): boolean {
+    return this.#slabs.get(slab.generation) !== slab;
   }
 
   #numbersIn(state: Generation["state"]): number[] {
@@ -371,63 +474,22 @@ export class Generations {
       .map((each) => each.number);
   }
 
-  // -------------------------------------------------------------- rows
-
-  #rows(): Array<[Buffer, Buffer]> {
-    const rows: Array<[Buffer, Buffer]> = [];
-    for (const generation of this.#table.readable()) {
-      rows.push([generationKey(generation.number), encodeGenerationRow(generation)]);
-    }
-    rows.push([nextNumberKey, new ByteWriter(4).u32(this.#table.nextNumber).finish()]);
-    for (const [number, span] of this.#dropped) {
-      const value = new ByteWriter(32).u8(formatVersion).u64(span.fromUs).u64(span.toUs);
-      rows.push([droppedKey(number), value.varint(span.ttvs).finish()]);
-    }
-    return rows;
-  }
-
-  async #loadDropped(store: ShardStore): Promise<void> {
-    await store.scan(Buffer.from([rowPrefix.dropped]), (key, value) => {
-      const reader = new ByteReader(value);
-      reader.u8();
-      const span = { fromUs: reader.u64(), toUs: reader.u64(), ttvs: reader.varint() };
-      this.#dropped.set(key.readUInt32BE(1), span);
-    });
-  }
-
-  #foldDropped(): void {
-    if (this.#dropped.size <= droppedSpansMax) return;
-    const [first, second] = this.#dropped.keys();
-    const older = this.#dropped.get(first as number) as DroppedSpan;
-    const newer = this.#dropped.get(second as number) as DroppedSpan;
-    this.#dropped.set(second as number, {
-      fromUs: older.fromUs,
-      toUs: newer.toUs,
-      ttvs: older.ttvs + newer.ttvs,
-    });
-    // Its row stays in the store until then; a start in between counts it twice, as an estimate.
-    this.#dropped.delete(first as number);
+  #logDamage(number: number, error: unknown): void {
+    const reason = error instanceof Error ? error.message : String(error);
+    const slab = joinPath(this.#parts.dir, folderName(number));
+    this.#parts.logger.error("store.slab_lost", { slab, reason });
   }
 }
 
-async function readTable(store: ShardStore): Promise<GenerationTable> {
-  const rows: Generation[] = [];
-  await store.scan(Buffer.from([rowPrefix.generation]), (key, value) => {
-    rows.push(decodeGenerationRow(key.subarray(1), value));
-  });
-  const next = await store.get(nextNumberKey);
-  if (next === undefined) return new GenerationTable();
-  return GenerationTable.from(rows, new ByteReader(next).u32());
+function isDamage(error: unknown): boolean {
+  return isCodedError(error) && damageCodes.has(error.code);
 }
 
-function folderName(number: number): string {
-  return `g${String(number).padStart(8, "0")}`;
-}
-
-function generationKey(number: number): Buffer {
-  return Buffer.concat([Buffer.from([rowPrefix.generation]), encodeGenerationKey(number)]);
-}
-
-function droppedKey(number: number): Buffer {
-  return Buffer.concat([Buffer.from([rowPrefix.dropped]), encodeGenerationKey(number)]);
+async function fetchFrom(slab: LogSlab, ref: TtvRef): Promise<Ttv | undefined> {
+  const found = await slab.next(ref.stream, ref.timeUs - 1);
+  if (found === undefined) return undefined;
+  const batch = found.kind === "memory" ? found.batch : await slab.read(ref.stream, found.row);
+  const at = indexAfter(batch, ref.timeUs - 1);
+  if (at >= batch.count || batch.timeUs(at) !== ref.timeUs) return undefined;
+  return ttvAt(batch, slab.structureOf(ref.stream), at);
 }

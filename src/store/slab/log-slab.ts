@@ -6,12 +6,14 @@
 // which it becomes findable on disk; `blocks` never holds a block without all earlier ones of its
 // stream being written before it; nothing is overwritten.
 
-import { assert, type Logger, toError } from "../../base/index.ts";
+import { assert, isCodedError, type Logger, toError } from "../../base/index.ts";
 import type { TopicFilter } from "../../topic/index.ts";
 import type { Lts, PlannedStream } from "../core/lts.ts";
 import type { LtsRecord } from "../core/lts-trie.ts";
 import type { Structure } from "../core/structure.ts";
+import { storeErrors } from "../errors.ts";
 import { type BlockRow, type BlockWrite, writeBlock } from "../layout/index-row.ts";
+import { LostBatch } from "../layout/lost-batch.ts";
 import { OpenBlock } from "../layout/open-block.ts";
 import type { TtvBatch } from "../layout/ttv-view.ts";
 import type { BatchRef, SlabSource } from "../pools/source.ts";
@@ -21,6 +23,7 @@ import type { SlabStores, TopicWrite } from "./slab-stores.ts";
 
 /** Blocks of one batch: larger ones do not make LevelDB faster. */
 const batchBlocksMax = 32;
+const corruptRow = "STORE_ROW_CORRUPT";
 /** Index rows looked up at once. */
 const rowPageCount = 16;
 
@@ -33,6 +36,10 @@ export type LogSlabParts = {
   /** Bytes of unwritten blocks changed by this much. */
   readonly onMemory: (deltaBytes: number) => void;
   readonly onSealed: (stream: number, ttvs: number, sizeBytes: number) => void;
+  /** A reader needed its stores. */
+  readonly onUsed: () => void;
+  /** TTVs of a stream, as far as they are sealed. */
+  readonly countOf: (stream: number) => number;
 };
 
 export type LogSlabSpan = {
@@ -64,6 +71,7 @@ export class LogSlab implements SlabSource {
   #sealedCount = 0;
   #writtenCount = 0;
   #writing: Promise<void> | undefined;
+  #closed = false;
 
   constructor(parts: LogSlabParts, span: LogSlabSpan) {
     this.#parts = parts;
@@ -115,15 +123,16 @@ export class LogSlab implements SlabSource {
     this.sealAll();
   }
 
-  /** Everything sealed before the call is in the stores. */
+  /** Everything sealed before the call is in the stores. @throws STORE_CLOSED. */
   async flush(): Promise<void> {
     const sealed = this.#sealedCount;
-    while (this.#writtenCount < sealed || this.#topics.length > 0) {
+    while (!this.#closed && (this.#writtenCount < sealed || this.#topics.length > 0)) {
       this.#kick();
       await this.#writing;
     }
     // Topics taken by a write under way are on disk when it ends.
     await this.#writing;
+    if (this.#closed) throw storeErrors.closed();
   }
 
   async sync(): Promise<void> {
@@ -131,9 +140,16 @@ export class LogSlab implements SlabSource {
     await this.#parts.stores.sync();
   }
 
+  /** Closes the stores until the next read. REQUIRES: sealed, and wholly written. */
+  rest(): void {
+    this.#parts.stores.rest();
+  }
+
+  /** What is not written yet stays in the log. */
   async close(): Promise<void> {
-    await this.#writing;
+    this.#closed = true;
     await this.#parts.stores.close();
+    await this.#writing;
   }
 
   #seal(stream: number, block: OpenBlock): void {
@@ -150,16 +166,16 @@ export class LogSlab implements SlabSource {
   }
 
   #kick(): void {
-    if (this.#writing !== undefined) return;
+    if (this.#writing !== undefined || this.#closed) return;
     if (this.#queue.length === 0 && this.#topics.length === 0) return;
     this.#writing = Promise.resolve()
       .then(() => this.#drain())
       .catch((error: unknown) => {
-        // Only closing ends a write without success; the log has what is lost by it.
-        this.#parts.logger.warn("store.slab_write_given_up", { reason: toError(error).message });
-        this.#queue.length = 0;
-        this.#topics = [];
-        this.#writtenCount = this.#sealedCount;
+        // Closing ends a write without success; anything else is a fault that a start mends.
+        if (this.#closed) return;
+        const fields = { slab: this.#parts.stores.path, reason: toError(error).message };
+        this.#parts.logger.error("store.slab_write_given_up", fields);
+        this.#closed = true;
       })
       .finally(() => {
         this.#writing = undefined;
@@ -191,10 +207,6 @@ export class LogSlab implements SlabSource {
 
   // -------------------------------------------------------------- reading
 
-  get planRevision(): number {
-    return this.lts.revision;
-  }
-
   plan(filter: TopicFilter): PlannedStream[] {
     return this.lts.plan(filter);
   }
@@ -206,6 +218,7 @@ export class LogSlab implements SlabSource {
   next(stream: number, afterUs: number): BatchRef | undefined | Promise<BatchRef | undefined> {
     const writtenUs = this.#lastWrittenUs.get(stream) ?? this.#openedUs;
     if (afterUs >= writtenUs) return this.#nextInMemory(stream, afterUs);
+    this.#parts.onUsed();
     const page = this.#rowPages.get(stream);
     const row = page?.find((candidate) => candidate.lastTimeUs > afterUs);
     // A page answers only from its first row on: rows before it are not known.
@@ -214,6 +227,8 @@ export class LogSlab implements SlabSource {
   }
 
   read(stream: number, row: BlockRow): TtvBatch | Promise<TtvBatch> {
+    if (row.sizeBytes === 0) return new LostBatch(row);
+    this.#parts.onUsed();
     return this.#parts.reader.read(this.#parts.stores, this.structureOf(stream), row);
   }
 
@@ -222,7 +237,7 @@ export class LogSlab implements SlabSource {
     afterUs: number,
     writtenUs: number,
   ): Promise<BatchRef | undefined> {
-    const rows = await this.#parts.stores.rowsAfter(stream, afterUs, rowPageCount);
+    const rows = await this.#rowsAfter(stream, afterUs, writtenUs);
     const row = rows[0];
     if (row !== undefined) {
       this.#rowPages.set(stream, rows);
@@ -232,6 +247,21 @@ export class LogSlab implements SlabSource {
     const nowWrittenUs = this.#lastWrittenUs.get(stream) ?? this.#openedUs;
     if (nowWrittenUs > writtenUs) return this.next(stream, afterUs);
     return this.#nextInMemory(stream, afterUs);
+  }
+
+  /** Where the rows cannot be read, one in their place says how many TTVs they led to at most. */
+  async #rowsAfter(stream: number, afterUs: number, writtenUs: number): Promise<BlockRow[]> {
+    try {
+      return await this.#parts.stores.rowsAfter(stream, afterUs, rowPageCount);
+    } catch (error) {
+      const isDamaged = isCodedError(error, "KV_CORRUPT") || isCodedError(error, corruptRow);
+      if (!isDamaged) throw error;
+      const { stores, logger, countOf } = this.#parts;
+      const lost = { stream, firstTimeUs: afterUs + 1, lastTimeUs: writtenUs };
+      const count = countOf(stream);
+      logger.error("store.rows_lost", { slab: stores.path, ...lost, count, reason: error.message });
+      return [{ ...lost, count, sizeBytes: 0, summary: new Uint8Array(0) }];
+    }
   }
 
   #nextInMemory(stream: number, afterUs: number): BatchRef | undefined {

@@ -3,7 +3,7 @@
 // the order is always blocks first, so that an index row never points to nothing for long.
 
 import { joinPath } from "../../base/index.ts";
-import type { KvRange } from "../../kv/index.ts";
+import { kvErrors } from "../../kv/index.ts";
 import type { LtsRecord } from "../core/lts-trie.ts";
 import { DurableKv, type DurableKvParts } from "../durable-kv.ts";
 import {
@@ -24,135 +24,188 @@ import {
 
 export type TopicWrite = { readonly record: LtsRecord; readonly timeUs: number };
 
-const pageRows = 1_000;
+/** Folders of the two stores in a slab's folder. */
+export const storeNames = ["blocks", "index"] as const;
 const blocksWriteBufferBytes = 16 * 1024 * 1024;
 const indexWriteBufferBytes = 2 * 1024 * 1024;
 
+type Pair = { readonly blocks: DurableKv; readonly index: DurableKv };
+
 export class SlabStores {
   readonly path: string;
-  readonly #blocks: DurableKv;
-  readonly #index: DurableKv;
+  readonly #parts: DurableKvParts;
+  #pair: Pair | undefined;
+  #waking: Promise<Pair> | undefined;
+  #resting: Promise<unknown> | undefined;
+  /** Calls under way: they keep the stores open. */
+  #users = 0;
+  #wantsRest = false;
+  #closed = false;
 
-  private constructor(path: string, blocks: DurableKv, index: DurableKv) {
+  private constructor(path: string, parts: DurableKvParts, pair: Pair) {
     this.path = path;
-    this.#blocks = blocks;
-    this.#index = index;
+    this.#parts = parts;
+    this.#pair = pair;
   }
 
   static async open(path: string, parts: DurableKvParts): Promise<SlabStores> {
-    const [blocks, index] = await Promise.all([
-      DurableKv.open(joinPath(path, "blocks"), { writeBufferBytes: blocksWriteBufferBytes }, parts),
-      DurableKv.open(joinPath(path, "index"), { writeBufferBytes: indexWriteBufferBytes }, parts),
-    ]);
-    return new SlabStores(path, blocks, index);
+    return new SlabStores(path, parts, await openPair(path, parts));
   }
 
-  static async destroy(path: string, parts: DurableKvParts): Promise<void> {
-    await parts.driver.destroy(joinPath(path, "blocks"));
-    await parts.driver.destroy(joinPath(path, "index"));
+  get isResting(): boolean {
+    return this.#pair === undefined;
   }
 
-  async write(blocks: readonly BlockWrite[], topics: readonly TopicWrite[]): Promise<void> {
-    if (blocks.length > 0) {
-      await this.#blocks.write((batch) => {
-        for (const { row, value } of blocks) {
-          batch.put(encodeBlockKey(row.lastTimeUs, row.stream), value);
+  /** Closes the stores, when nobody uses them, until somebody does again. */
+  rest(): void {
+    this.#wantsRest = this.#users > 0;
+    const pair = this.#pair;
+    if (this.#wantsRest || pair === undefined || this.#closed) return;
+    this.#pair = undefined;
+    // One that does not close well is opened again all the same, or says why not.
+    this.#resting = Promise.allSettled([pair.blocks.close(), pair.index.close()]);
+  }
+
+  write(blocks: readonly BlockWrite[], topics: readonly TopicWrite[]): Promise<void> {
+    return this.#use(async (pair) => {
+      if (blocks.length > 0) {
+        await pair.blocks.write((batch) => {
+          for (const { row, value } of blocks) {
+            batch.put(encodeBlockKey(row.lastTimeUs, row.stream), value);
+          }
+        });
+      }
+      await pair.index.write((batch) => {
+        for (const { row } of blocks) {
+          batch.put(blockRowKey(row.stream, row.lastTimeUs), encodeBlockRow(row));
+        }
+        for (const { record, timeUs } of topics) {
+          const row = topicRow(record, timeUs);
+          batch.put(row.key, row.value);
         }
       });
-    }
-    await this.#index.write((batch) => {
-      for (const { row } of blocks) {
-        batch.put(blockRowKey(row.stream, row.lastTimeUs), encodeBlockRow(row));
-      }
-      for (const { record, timeUs } of topics) {
-        const row = topicRow(record, timeUs);
-        batch.put(row.key, row.value);
-      }
     });
   }
 
-  async sync(): Promise<void> {
-    await this.#blocks.sync();
-    await this.#index.sync();
+  sync(): Promise<void> {
+    return this.#use(async ({ blocks, index }) => {
+      await blocks.sync();
+      await index.sync();
+    });
   }
 
   /** The first rows of a stream whose last time is above `afterUs`. */
-  async rowsAfter(stream: number, afterUs: number, countMax: number): Promise<BlockRow[]> {
-    const cursor = this.#index.cursor(blockRowRange(stream, afterUs));
-    try {
-      const entries = await cursor.next(countMax);
-      return entries.map(([key, value]) => parseBlockRow(key, value));
-    } finally {
-      await cursor.close();
-    }
+  rowsAfter(stream: number, afterUs: number, countMax: number): Promise<BlockRow[]> {
+    return this.#use(async ({ index }) => {
+      const cursor = await index.cursor(blockRowRange(stream, afterUs));
+      try {
+        const entries = await cursor.next(countMax);
+        return entries.map(([key, value]) => parseBlockRow(key, value));
+      } finally {
+        await cursor.close();
+      }
+    });
   }
 
   readBlock(row: BlockRow): Promise<Buffer | undefined> {
-    return this.#blocks.get(encodeBlockKey(row.lastTimeUs, row.stream));
+    return this.#use(({ blocks }) => blocks.get(encodeBlockKey(row.lastTimeUs, row.stream)));
   }
 
   /** Learned records, in an order in which they can be applied. */
-  async topics(): Promise<TopicWrite[]> {
-    const found: TopicWrite[] = [];
-    const prefix = Buffer.from([slabPrefix.topic]);
-    await scan(this.#index, { gte: prefix, lt: prefixEnd(prefix) }, (key, value) => {
-      found.push(parseTopicRow(key, value));
-    });
-    return found;
+  topics(): Promise<TopicWrite[]> {
+    return this.#use(({ index }) => readTopics(index));
   }
 
   /** Removes everything later than the checkpoint: the log brings it back. */
-  async cutBack(checkpointUs: number): Promise<void> {
-    const topics = await this.topics();
-    const late = topics.filter((topic) => topic.timeUs > checkpointUs);
-    const rows: Buffer[] = late.map(({ record, timeUs }) => topicRow(record, timeUs).key);
-    let streamMax = 0;
-    for (const { record } of topics) {
-      if (record.kind === "stream") streamMax = Math.max(streamMax, record.stream);
-    }
-    const collect = (key: Buffer): void => {
-      rows.push(key);
-    };
-    // Every number, known or not: after a power cut a block's row may be there without its
-    // stream's. A seek each, whatever the slab holds.
-    for (let stream = 1; stream <= streamMax; stream++) {
-      await scan(this.#index, blockRowRange(stream, checkpointUs), collect);
-    }
-    const beyond = { gte: blockRowKey(streamMax + 1, 0), lt: Buffer.from([slabPrefix.block + 1]) };
-    await scan(this.#index, beyond, collect);
-    if (rows.length > 0) {
-      await this.#index.write((batch) => {
-        for (const key of rows) batch.delete(key);
-      });
-    }
-    const blocks: Buffer[] = [];
-    await scan(this.#blocks, { gt: encodeBlockKey(checkpointUs, 0xffff_ffff) }, (key) => {
-      blocks.push(key);
-    });
-    if (blocks.length === 0) return;
-    await this.#blocks.write((batch) => {
-      for (const key of blocks) batch.delete(key);
-    });
+  cutBack(checkpointUs: number): Promise<void> {
+    return this.#use((pair) => cutPairBack(pair, checkpointUs));
   }
 
   async close(): Promise<void> {
-    await Promise.all([this.#blocks.close(), this.#index.close()]);
+    this.#closed = true;
+    await this.#waking?.catch(() => undefined); // told to whoever woke them
+    await this.#resting;
+    await Promise.all([this.#pair?.blocks.close(), this.#pair?.index.close()]);
+  }
+
+  async #use<T>(task: (pair: Pair) => Promise<T>): Promise<T> {
+    if (this.#closed) throw kvErrors.closed({ path: this.path });
+    this.#users++;
+    this.#wantsRest = false;
+    try {
+      return await task(this.#pair ?? (await this.#wake()));
+    } finally {
+      this.#users--;
+      if (this.#wantsRest) this.rest();
+    }
+  }
+
+  #wake(): Promise<Pair> {
+    this.#waking ??= this.#openAgain().finally(() => {
+      this.#waking = undefined;
+    });
+    return this.#waking;
+  }
+
+  async #openAgain(): Promise<Pair> {
+    await this.#resting;
+    const pair = await openPair(this.path, this.#parts);
+    this.#pair = pair;
+    return pair;
   }
 }
 
-async function scan(
-  kv: DurableKv,
-  range: KvRange,
-  visit: (key: Buffer, value: Buffer) => void,
-): Promise<void> {
-  const cursor = kv.cursor(range);
-  try {
-    for (;;) {
-      const entries = await cursor.next(pageRows);
-      if (entries.length === 0) return;
-      for (const [key, value] of entries) visit(key, value);
-    }
-  } finally {
-    await cursor.close();
+async function openPair(path: string, parts: DurableKvParts): Promise<Pair> {
+  const [first, second] = storeNames;
+  const opened = await Promise.allSettled([
+    DurableKv.open(joinPath(path, first), { writeBufferBytes: blocksWriteBufferBytes }, parts),
+    DurableKv.open(joinPath(path, second), { writeBufferBytes: indexWriteBufferBytes }, parts),
+  ]);
+  const [blocks, index] = opened.map((one) => (one.status === "fulfilled" ? one.value : undefined));
+  if (blocks !== undefined && index !== undefined) return { blocks, index };
+  await blocks?.close();
+  await index?.close();
+  throw opened.find((one) => one.status === "rejected")?.reason;
+}
+
+async function readTopics(index: DurableKv): Promise<TopicWrite[]> {
+  const found: TopicWrite[] = [];
+  const prefix = Buffer.from([slabPrefix.topic]);
+  await index.scan({ gte: prefix, lt: prefixEnd(prefix) }, (key, value) => {
+    found.push(parseTopicRow(key, value));
+  });
+  return found;
+}
+
+async function cutPairBack({ blocks, index }: Pair, checkpointUs: number): Promise<void> {
+  const topics = await readTopics(index);
+  const late = topics.filter((topic) => topic.timeUs > checkpointUs);
+  const rows: Buffer[] = late.map(({ record, timeUs }) => topicRow(record, timeUs).key);
+  let streamMax = 0;
+  for (const { record } of topics) {
+    if (record.kind === "stream") streamMax = Math.max(streamMax, record.stream);
   }
+  const collect = (key: Buffer): void => {
+    rows.push(key);
+  };
+  // Every number, known or not: after a power cut a block's row may be there without its
+  // stream's. A seek each, whatever the slab holds.
+  for (let stream = 1; stream <= streamMax; stream++) {
+    await index.scan(blockRowRange(stream, checkpointUs), collect);
+  }
+  const beyond = { gte: blockRowKey(streamMax + 1, 0), lt: Buffer.from([slabPrefix.block + 1]) };
+  await index.scan(beyond, collect);
+  if (rows.length > 0) {
+    await index.write((batch) => {
+      for (const key of rows) batch.delete(key);
+    });
+  }
+  const keys: Buffer[] = [];
+  await blocks.scan({ gt: encodeBlockKey(checkpointUs, 0xffff_ffff) }, (key) => {
+    keys.push(key);
+  });
+  if (keys.length === 0) return;
+  await blocks.write((batch) => {
+    for (const key of keys) batch.delete(key);
+  });
 }

@@ -121,14 +121,18 @@ describe("how a connection ends decides about its will", () => {
 
   test("a will that is stored reaches a durable session once, whatever its filters", async () => {
     const { world } = await withWatcher();
-    const s = await world.connect("s", durable);
-    s.subscribe("will", { qos: 0 }, 1).subscribe("+", { qos: 2 }, 2);
+    const zero = await world.connect("zero", durable);
+    zero.subscribe("will", { qos: 0 });
+    const both = await world.connect("both", durable);
+    both.subscribe("will", { qos: 0 }, 1).subscribe("+", { qos: 2 }, 2);
     await world.advance(100);
-    s.take();
+    zero.take();
+    both.take();
     const c = await world.connect("c", withWill());
     c.drop();
     await world.advance(300);
-    expect(s.take()).toEqual(["publish will gone q1 #1"]);
+    expect(zero.take()).toEqual(["publish will gone q0"]);
+    expect(both.take()).toEqual(["publish will gone q1 #1"]);
   });
 
   test("a retained will is kept, its expiry counted from its publication", async () => {

@@ -122,12 +122,16 @@ describe("stored messages", () => {
     const world = await BrokerWorld.start();
     const s = await world.connect("s", durable);
     s.subscribe("a/#", { qos: 1 }, 1).subscribe("a/+", { qos: 0 }, 2);
+    const zero = await world.connect("zero", durable);
+    zero.subscribe("a/+", { qos: 0 });
     const p = await world.connect("p");
-    await world.advance();
+    await world.advance(100);
     s.take();
+    zero.take();
     p.publish("a/b", "x");
     await world.advance(200);
     expect(s.take()).toEqual(["publish a/b x q1 #1"]);
+    expect(zero.take()).toEqual(["publish a/b x q0"]);
   });
 
   test("a durable session's QoS 0 subscription gets what is not stored directly", async () => {

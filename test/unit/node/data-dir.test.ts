@@ -52,6 +52,16 @@ test("the identity is durable before the directory is used", async () => {
   expect((await open()).siteId).toBe(first.siteId);
 });
 
+test("a first start that was cut off at any file does not make the directory foreign", async () => {
+  const names = ["probe.tmp", "probe.tmp.new", "FLAGSTONE.new", "FLAGSTONE.copy.new"];
+  for (const name of names) {
+    const { open, disk, clock } = machine();
+    await clock.complete(disk.makeDir("data"));
+    await clock.complete(replaceFile(disk, `data/${name}`, Buffer.from("half")));
+    expect(await open(), name).toMatchObject({ format: 1, isNew: true });
+  }
+});
+
 test("a directory in use is refused with what to do", async () => {
   const { open, codeOf } = machine();
   await open();

@@ -164,6 +164,35 @@ describe("subscriptions", () => {
     expect(s.take()).toEqual(["suback 1", "publish 1 q1 t after"]);
   });
 
+  test("what matches while a SUBSCRIBE is made durable is not passed over and found later", async () => {
+    const world = await World.start();
+    const keeper = await world.client("keeper").connect();
+    await keeper.subscribe("#");
+    const s = await world.client("s").connect();
+    await s.subscribe("a");
+    const subscribed = s.subscribeLater("b");
+    await world.publish("p", "b", "between");
+    await world.clock.complete(subscribed);
+    await world.publish("p", "a", "after");
+    const here = s.take().filter((line) => line.startsWith("publish"));
+    await world.crash();
+    await s.connect();
+    await world.advance(10);
+    const news = [...here, ...s.take()].filter((line) => !line.includes(" dup "));
+    expect(news).toEqual(["publish 1 q1 b between", "publish 2 q1 a after"]);
+  });
+
+  test("a filter given up and asked for again in one go is read with", async () => {
+    const world = await World.start();
+    const s = await world.client("s").connect();
+    await s.subscribe("t");
+    const given = s.session!.unsubscribe(["t"]);
+    await s.subscribe("t");
+    await world.clock.complete(given);
+    await world.publish("p", "t", "m");
+    expect(s.take()).toEqual(["suback 1", "suback 1", "publish 1 q1 t m"]);
+  });
+
   test("UNSUBSCRIBE drops the unsent backlog of that filter only, and what is sent finishes", async () => {
     const world = await World.start();
     const s = await world.client("s").connect({ receiveMaximum: 1 });

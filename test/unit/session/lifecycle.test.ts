@@ -135,6 +135,17 @@ describe("takeover", () => {
     expect(young.take()).toEqual(["publish 1 q1 dup t open", "publish 3 q1 t new"]);
   });
 
+  test("the old connection is ended only once the claim is durable", async () => {
+    const world = await World.start();
+    const old = await world.client("s").connect();
+    const epoch = old.session!.claim!.ownerEpoch;
+    const connecting = world.client("s").connectLater();
+    await world.clock.runUntil(() => old.peek().includes("end 0x8e"));
+    const claim = await world.clock.complete(world.store.state("s").get("session/s/claim"));
+    expect(claim!.timeUs).toBeGreaterThan(epoch);
+    await world.clock.complete(connecting);
+  });
+
   test("R31: nothing is lost or out of order while a session is taken over again and again", async () => {
     const world = await World.start();
     await (await world.client("s").connect()).subscribe("t");

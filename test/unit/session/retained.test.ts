@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { encodeJob } from "../../../src/session/core/records.ts";
 import { World } from "../../support/session-world.ts";
 
 for (const expiryS of [0, 3600]) {
@@ -203,6 +204,25 @@ describe("retained messages to a durable session", () => {
       }
     });
   }
+
+  test("one in flight beyond the stored position of its job is not sent a second time", async () => {
+    const world = await World.start({ store: { stateShards: 1 } });
+    await putMany(world, 5);
+    const s = await world.client("s").connect({ receiveMaximum: 2 });
+    await s.subscribe("r/#");
+    await world.advance(100);
+    expect(topicsOf(s.take())).toEqual(["r/0000", "r/0001"]);
+    await s.drop();
+    // As a checkpoint leaves it that a crash has cut after its in-flight records.
+    const record = { filter: "r/#", after: undefined, doubtTopic: undefined, start: new Map() };
+    const write = { key: "session/s/job/r%2f%23", value: encodeJob(record) };
+    world.store.state("s").write([write], [], () => undefined);
+    await world.advance(10);
+    s.autoAck = true;
+    await s.connect();
+    await world.advance(500);
+    expect(topicsOf(s.take())).toEqual(["r/0000", "r/0001", "r/0002", "r/0003", "r/0004"]);
+  });
 
   test("R63: a resume without SUBSCRIBE starts no job", async () => {
     const world = await World.start();

@@ -49,7 +49,7 @@ describe("append and read", () => {
     const m = machine(3);
     const { store } = await m.boot();
     store.interest.add("+/x", new Map());
-    const reader = new Reader(store, ["+/x"], new Map(), 5);
+    const reader = new Reader(store, ["+/x"], new Map(), { room: 5 });
     const all: string[] = [];
     for (let n = 0; n < 700; n++) {
       all.push(`v${n}`);

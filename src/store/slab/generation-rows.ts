@@ -1,0 +1,78 @@
+// Rows of the shard store about generations (docs/formats/shard-store.md): the table, the next
+// number, and what was dropped or set aside, kept to tell readers who come too late.
+
+import { ByteReader, ByteWriter } from "../../base/index.ts";
+import type { KvBatch } from "../../kv/index.ts";
+import {
+  decodeGenerationRow,
+  encodeGenerationKey,
+  encodeGenerationRow,
+} from "../core/generation-codec.ts";
+import { type Generation, GenerationTable } from "../core/generations.ts";
+import type { MissingReason, MissingSpan } from "../core/missing.ts";
+import { checkRowVersion, readRow, rowCorrupt } from "../rows.ts";
+import { rowPrefix, type ShardStore } from "../shard-store.ts";
+
+const droppedVersion = 1;
+const reasons: readonly MissingReason[] = ["expired", "damaged"];
+const nextNumberKey = Buffer.from([rowPrefix.nextGeneration]);
+
+export async function readGenerations(store: ShardStore): Promise<GenerationTable> {
+  const rows: Generation[] = [];
+  await store.scan(Buffer.from([rowPrefix.generation]), (key, value) => {
+    rows.push(decodeGenerationRow(key.subarray(1), value));
+  });
+  const next = await store.get(nextNumberKey);
+  if (next === undefined) return new GenerationTable();
+  return GenerationTable.from(rows, new ByteReader(next).u32());
+}
+
+/** By number of the generation, ascending. */
+export async function readDropped(store: ShardStore): Promise<Map<number, MissingSpan>> {
+  const dropped = new Map<number, MissingSpan>();
+  await store.scan(Buffer.from([rowPrefix.dropped]), (key, value) => {
+    dropped.set(new ByteReader(key, 1).u32(), decodeDropped(value));
+  });
+  return dropped;
+}
+
+/** What is written of the table, as it is now. */
+export function tableRows(table: GenerationTable): Array<[key: Buffer, value: Buffer]> {
+  const rows: Array<[Buffer, Buffer]> = [];
+  for (const generation of table.readable()) {
+    rows.push([generationKey(generation.number), encodeGenerationRow(generation)]);
+  }
+  rows.push([nextNumberKey, new ByteWriter(4).u32(table.nextNumber).finish()]);
+  return rows;
+}
+
+export function deleteGeneration(batch: KvBatch, number: number): void {
+  batch.delete(generationKey(number));
+}
+
+export function droppedKey(number: number): Buffer {
+  return prefixed(rowPrefix.dropped, number);
+}
+
+export function encodeDropped(span: MissingSpan): Buffer {
+  const writer = new ByteWriter(32).u8(droppedVersion).u8(reasons.indexOf(span.reason));
+  return writer.u64(span.afterUs).u64(span.untilUs).varint(span.countMax).finish();
+}
+
+function decodeDropped(value: Buffer): MissingSpan {
+  return readRow("dropped generation", () => {
+    const reader = new ByteReader(value);
+    checkRowVersion("dropped generation", reader.u8(), droppedVersion);
+    const reason = reasons[reader.u8()];
+    if (reason === undefined) throw rowCorrupt("dropped generation", "unknown reason");
+    return { afterUs: reader.u64(), untilUs: reader.u64(), countMax: reader.varint(), reason };
+  });
+}
+
+function generationKey(number: number): Buffer {
+  return prefixed(rowPrefix.generation, number);
+}
+
+function prefixed(prefix: number, number: number): Buffer {
+  return Buffer.concat([Buffer.from([prefix]), encodeGenerationKey(number)]);
+}

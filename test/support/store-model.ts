@@ -1,0 +1,208 @@
+// What a store must hold and hand out, kept beside it by a simulated history.
+//
+// The truth is a list of TTVs by shard and commit time: those whose append was acked, and those
+// that a full read showed. A TTV that was once there stays there until a drop that was asked for
+// reaches its time. Readers are judged against it: see `ReaderModel`.
+
+import type { MissedReport, Positions, Store } from "../../src/store/index.ts";
+import { matches, parseTopicFilter, splitTopic } from "../../src/topic/index.ts";
+import { Reader, type Received } from "./store-calls.ts";
+
+export type Truth = { readonly topic: string; readonly name: string };
+
+/** Name of the append in a value; what follows is padding. */
+export function nameOf(value: string): string {
+  return value.slice(0, value.indexOf("|"));
+}
+
+export class TtvModel {
+  readonly #byShard = new Map<number, Map<number, Truth>>();
+  /** By shard: everything up to here may have been dropped. */
+  readonly #droppedUntil = new Map<number, number>();
+
+  add(shard: number, timeUs: number, truth: Truth): void {
+    let times = this.#byShard.get(shard);
+    if (times === undefined) {
+      times = new Map();
+      this.#byShard.set(shard, times);
+    }
+    const known = times.get(timeUs);
+    if (known !== undefined && known.name !== truth.name) {
+      throw new Error(`time ${timeUs} of shard ${shard}: ${known.name} and ${truth.name}`);
+    }
+    times.set(timeUs, truth);
+  }
+
+  /** A drop was asked for, done or not. */
+  dropped(shard: number, untilUs: number): void {
+    this.#droppedUntil.set(shard, Math.max(this.droppedUntil(shard), untilUs));
+  }
+
+  droppedUntil(shard: number): number {
+    return this.#droppedUntil.get(shard) ?? 0;
+  }
+
+  of(shard: number): ReadonlyMap<number, Truth> {
+    return this.#byShard.get(shard) ?? new Map();
+  }
+
+  /** Nothing that matched a filter may be later than what the store says of it. */
+  checkLastMatch(filter: string, shard: number, lastMatchUs: number): void {
+    const parsed = parseTopicFilter(filter);
+    for (const [timeUs, { topic, name }] of this.of(shard)) {
+      if (timeUs <= lastMatchUs || !matches(parsed, splitTopic(topic))) continue;
+      throw new Error(`${filter}: last match ${lastMatchUs}, but ${name} came at ${timeUs}`);
+    }
+  }
+}
+
+/** A filter of a reader, from the positions at which it was added to those at which it went. */
+type Use = {
+  readonly filter: string;
+  readonly parsed: ReturnType<typeof parseTopicFilter>;
+  readonly context: string;
+  readonly start: Positions;
+  readonly from: Positions;
+  until: Positions | undefined;
+};
+
+/** A reader with a window, and what it must have received. */
+export class ReaderModel {
+  readonly reader: Reader;
+  readonly #begin: Map<number, number>;
+  readonly #uses: Use[] = [];
+  #contexts = 0;
+  #ended: Map<number, number> | undefined;
+
+  constructor(
+    store: Store,
+    filters: readonly string[],
+    options: { start: Positions; positions: Positions; room: number },
+  ) {
+    const { start, positions, room } = options;
+    this.#begin = store.tail();
+    for (const [shard, tailUs] of this.#begin) {
+      this.#begin.set(shard, Math.min(tailUs, positions.get(shard) ?? 0));
+    }
+    this.reader = new Reader(store, filters, positions, { start, room });
+    for (const filter of filters) this.#noteUse(filter, filter, start, this.#begin);
+  }
+
+  /** Filters it reads with now. */
+  get filters(): string[] {
+    return this.#uses.filter((use) => use.until === undefined).map((use) => use.filter);
+  }
+
+  setFilter(filter: string, start: Positions): void {
+    const at = this.reader.subscriber.positions();
+    this.#endUse(filter, at);
+    const context = `${filter}~${++this.#contexts}`;
+    this.reader.subscriber.setFilter({ filter, start, durable: true, context });
+    this.#noteUse(filter, context, start, at);
+  }
+
+  removeFilter(filter: string): void {
+    this.#endUse(filter, this.reader.subscriber.positions());
+    this.reader.subscriber.removeFilter(filter);
+  }
+
+  /** What it has by now is all that it ever gets: it was closed, or its process is gone. */
+  end(): void {
+    this.#ended ??= this.reader.subscriber.positions();
+  }
+
+  close(): void {
+    this.end();
+    this.reader.subscriber.close();
+  }
+
+  check(model: TtvModel): void {
+    const positions = this.#ended ?? this.reader.subscriber.positions();
+    const received = new Map<number, Received[]>();
+    for (const each of this.reader.received) {
+      const list = received.get(each.shard) ?? [];
+      received.set(each.shard, list);
+      if (each.timeUs <= (list.at(-1)?.timeUs ?? 0)) {
+        throw new Error(`reader: ${nameOf(each.value)} out of order or twice`);
+      }
+      list.push(each);
+    }
+    for (const [shard, positionUs] of positions) {
+      this.#checkShard(model, shard, positionUs, received.get(shard) ?? []);
+    }
+  }
+
+  #checkShard(model: TtvModel, shard: number, positionUs: number, got: Received[]): void {
+    const truths = model.of(shard);
+    const byTime = new Map(got.map((each) => [each.timeUs, each]));
+    for (const { timeUs, value } of got) {
+      const truth = truths.get(timeUs);
+      if (truth?.name !== nameOf(value)) {
+        throw new Error(`reader: got ${nameOf(value)} at ${timeUs}, where ${truth?.name} is`);
+      }
+      if (timeUs > positionUs)
+        throw new Error(`reader: position ${positionUs} is behind ${timeUs}`);
+    }
+    const missing = new Map<MissedReport, number>();
+    for (const [timeUs, truth] of truths) {
+      if (timeUs <= (this.#begin.get(shard) ?? 0) || timeUs > positionUs) continue;
+      const wanted = this.#contextsFor(shard, timeUs, truth.topic);
+      const each = byTime.get(timeUs);
+      const had = [...(each?.filters ?? [])].sort();
+      if (had.join() === wanted.join()) continue;
+      const report = this.#reportFor(model, shard, timeUs);
+      if (each !== undefined || report === undefined) {
+        const story = `wanted by [${wanted}], got by [${had}]; position ${positionUs}`;
+        throw new Error(
+          `reader: ${truth.name} at ${timeUs} of shard ${shard}: ${story}; ${this.#describe(shard)}`,
+        );
+      }
+      missing.set(report, (missing.get(report) ?? 0) + 1);
+    }
+    for (const [report, count] of missing) {
+      if (count > report.count)
+        throw new Error(`reader: ${count} missing, told of ${report.count}`);
+    }
+  }
+
+  /** What is known of a reader that got something wrong. */
+  #describe(shard: number): string {
+    const uses = this.#uses.map(({ context, start, from, until }) => {
+      const [startUs, fromUs, untilUs] = [start, from, until].map((each) => each?.get(shard));
+      return `${context}: start ${startUs}, from ${fromUs}, until ${untilUs}`;
+    });
+    const reports = this.reader.missedReports.map(({ fromUs, toUs, count }) => [
+      fromUs,
+      toUs,
+      count,
+    ]);
+    return `began at ${this.#begin.get(shard)}; ${uses.join("; ")}; ${JSON.stringify(reports)}`;
+  }
+
+  #reportFor(model: TtvModel, shard: number, timeUs: number): MissedReport | undefined {
+    if (timeUs > model.droppedUntil(shard)) return undefined;
+    return this.reader.missedReports.find(
+      (report) => report.shard === shard && report.fromUs < timeUs && timeUs <= report.toUs,
+    );
+  }
+
+  #contextsFor(shard: number, timeUs: number, topic: string): string[] {
+    const found: string[] = [];
+    const words = splitTopic(topic);
+    for (const use of this.#uses) {
+      if (timeUs <= (use.start.get(shard) ?? 0) || timeUs <= (use.from.get(shard) ?? 0)) continue;
+      if (use.until !== undefined && timeUs > (use.until.get(shard) ?? 0)) continue;
+      if (matches(use.parsed, words)) found.push(use.context);
+    }
+    return found.sort();
+  }
+
+  #noteUse(filter: string, context: string, start: Positions, from: Positions): void {
+    const parsed = parseTopicFilter(filter);
+    this.#uses.push({ filter, parsed, context, start, from, until: undefined });
+  }
+
+  #endUse(filter: string, at: Positions): void {
+    for (const use of this.#uses) if (use.filter === filter) use.until ??= at;
+  }
+}

@@ -1,0 +1,183 @@
+import { describe, expect, test } from "vitest";
+import type { CodedError } from "../../../src/base/index.ts";
+import { storeErrors } from "../../../src/store/errors.ts";
+import { type EvidenceItem, EvidenceTable } from "../../../src/store/evidence.ts";
+import { KvBench } from "../../support/store-parts.ts";
+
+const claim = { incarnation: 3, ownerEpoch: 4 };
+const item = (packetId: number): EvidenceItem => ({ publisher: "p", ...claim, packetId });
+const never = (): void => {
+  throw new Error("nobody waits here");
+};
+
+async function bench() {
+  const kv = new KvBench(1);
+  const store = await kv.openShardStore();
+  const table = new EvidenceTable(store);
+  const open = (ownerEpoch = 4): Promise<void> => kv.run(table.open("p", { ...claim, ownerEpoch }));
+  return { kv, store, table, open };
+}
+
+describe("taking", () => {
+  test("an id is new once; its repeats wait until the first is durable", async () => {
+    const { table, open } = await bench();
+    await open();
+    expect(table.decide(item(1), never)).toBe("new");
+    const told: Array<CodedError | undefined> = [];
+    expect(table.decide(item(1), (error) => told.push(error))).toBe("repeat_pending");
+    table.applyTaken(item(1));
+    expect(told).toEqual([undefined]);
+    expect(table.decide(item(1), never)).toBe("repeat_applied");
+    expect(table.list("p", claim)).toEqual([1]);
+  });
+
+  test("whoever repeated an id hears that its entry will never be durable", async () => {
+    const { table, open } = await bench();
+    await open();
+    table.decide(item(1), never);
+    const told: Array<CodedError | undefined> = [];
+    table.decide(item(1), (error) => told.push(error));
+    table.refuseTaken(item(1), storeErrors.closed());
+    expect(told.map((error) => error?.code)).toEqual(["STORE_CLOSED"]);
+  });
+
+  test("two connections that open at once share what is decided", async () => {
+    const { kv, table } = await bench();
+    const first = table.open("p", claim);
+    const second = table.open("p", { ...claim, ownerEpoch: 5 });
+    await kv.run(first);
+    expect(table.decide(item(1), never)).toBe("new");
+    await kv.run(second);
+    const newer = { ...item(1), ownerEpoch: 5 };
+    expect(table.decide(newer, () => undefined)).toBe("repeat_pending");
+    expect(() => table.decide(item(2), never)).toThrow("replaced");
+  });
+
+  test("an older incarnation or owner is refused, a newer incarnation begins empty", async () => {
+    const { kv, table, open } = await bench();
+    await open();
+    table.decide(item(1), never);
+    table.applyTaken(item(1));
+    await expect(kv.run(table.open("p", { incarnation: 2, ownerEpoch: 9 }))).rejects.toMatchObject({
+      code: "STORE_OWNER_FENCED",
+    });
+    const next = { incarnation: 8, ownerEpoch: 8 };
+    await kv.run(table.open("p", next));
+    expect(table.list("p", next)).toEqual([]);
+    expect(() => table.decide(item(2), never)).toThrow("replaced");
+  });
+});
+
+describe("releasing", () => {
+  test("a released id is new again, also before the release is durable", async () => {
+    const { table, open } = await bench();
+    await open();
+    table.decide(item(1), never);
+    table.applyTaken(item(1));
+    expect(table.decideRelease(item(1), never)).toBe("new");
+    expect(table.decide(item(1), never)).toBe("new");
+    table.applyReleased(item(1));
+    table.applyTaken(item(1));
+    expect(table.list("p", claim)).toEqual([1]);
+  });
+
+  test("a repeated release waits for the one on its way", async () => {
+    const { table, open } = await bench();
+    await open();
+    table.decide(item(1), never);
+    table.applyTaken(item(1));
+    table.decideRelease(item(1), never);
+    const told: unknown[] = [];
+    expect(table.decideRelease(item(1), (error) => told.push(error))).toBe("pending");
+    expect(told).toEqual([]);
+    table.applyReleased(item(1));
+    expect(told).toEqual([undefined]);
+    expect(table.decideRelease(item(1), never)).toBe("unknown");
+  });
+
+  test("a release before the taking is durable leaves nobody waiting", async () => {
+    const { table, open } = await bench();
+    await open();
+    table.decide(item(1), never);
+    const told: unknown[] = [];
+    table.decide(item(1), (error) => told.push(error));
+    table.decideRelease(item(1), never);
+    table.applyTaken(item(1));
+    table.applyReleased(item(1));
+    expect(told).toEqual([undefined]);
+    expect(table.list("p", claim)).toEqual([]);
+  });
+
+  test("a release on its way outlives its connection: the next one finds the id free", async () => {
+    const { kv, store, table, open } = await bench();
+    await open();
+    table.decide(item(1), never);
+    table.applyTaken(item(1));
+    await kv.save(store, table);
+    table.decideRelease(item(1), never);
+    table.close("p", claim);
+    await open();
+    expect(table.list("p", claim)).toEqual([]);
+    expect(table.decide(item(1), never)).toBe("new");
+  });
+});
+
+describe("rows", () => {
+  test("what a checkpoint saved is there for the next process, what was released is not", async () => {
+    const { kv, store, table, open } = await bench();
+    await open();
+    for (const id of [1, 2, 300]) table.decide(item(id), never);
+    for (const id of [1, 2, 300]) table.applyTaken(item(id));
+    await kv.save(store, table, 1);
+    table.decideRelease(item(2), never);
+    table.applyReleased(item(2));
+    await kv.save(store, table, 2);
+    const next = new EvidenceTable(store);
+    await kv.run(next.open("p", claim));
+    expect(next.list("p", claim)).toEqual([1, 300]);
+  });
+
+  test("a checkpoint that failed is made up for by the next one, newer changes win", async () => {
+    const { kv, store, table, open } = await bench();
+    await open();
+    table.decide(item(1), never);
+    table.applyTaken(item(1));
+    table.capture();
+    table.decideRelease(item(1), never);
+    table.applyReleased(item(1));
+    table.decide(item(2), never);
+    table.applyTaken(item(2));
+    table.finish(false);
+    await kv.save(store, table);
+    const next = new EvidenceTable(store);
+    await kv.run(next.open("p", claim));
+    expect(next.list("p", claim)).toEqual([2]);
+  });
+
+  test("an opening that a checkpoint overtakes sees what it wrote", async () => {
+    const { kv, store, table } = await bench();
+    // Replayed: nobody has it open.
+    for (let id = 1; id <= 1500; id++) table.applyTaken(item(id));
+    const addRows = table.capture();
+    const opening = table.open("p", claim);
+    const commit = store.commit({ index: 1, timeUs: 1, epoch: 1, recoveries: [] }, addRows);
+    await kv.run(commit.then(() => table.finish(true)));
+    await kv.run(opening);
+    expect(table.list("p", claim)).toHaveLength(1500);
+  });
+
+  test("an end takes with it what is on its way, and refuses what comes after", async () => {
+    const { kv, table, open } = await bench();
+    await open();
+    table.decide(item(1), never);
+    table.applyTaken(item(1));
+    table.decide(item(2), never);
+    const ids = await kv.run(table.decideEnd("p", claim.incarnation));
+    expect(ids).toEqual([1, 2]);
+    expect(() => table.decide(item(3), never)).toThrow("replaced");
+    table.applyTaken(item(2));
+    table.applyEnded("p", claim.incarnation, ids);
+    await open();
+    expect(table.list("p", claim)).toEqual([]);
+  });
+});
