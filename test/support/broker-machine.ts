@@ -18,7 +18,7 @@ import {
 import { type KvDriver, MemoryDriver } from "../../src/kv/index.ts";
 import { assembleNode } from "../../src/node/assembly.ts";
 import { createSettings } from "../../src/node/config/config.ts";
-import { type RunningNode, startNode } from "../../src/node/node.ts";
+import { composeNode, type RunningNode } from "../../src/node/node.ts";
 import type { Death } from "./store-lives.ts";
 
 export const brokerHost = "broker";
@@ -89,7 +89,7 @@ export class BrokerMachine {
     this.#process = process;
     this.diedIn = undefined;
     const isAlive = (): boolean => this.#process === process;
-    const started = startNode(
+    const started = composeNode(
       settings,
       {
         clock: process,
