@@ -395,13 +395,15 @@ export class PublishQueue {
     this.#awaitsStore = false;
     this.#cancelDeadline?.();
     this.#cancelDeadline = undefined;
-    for (const step of this.#steps) {
+    // Over a copy: what the store answers at once leaves the queue while we go through it.
+    for (const step of [...this.#steps]) {
       if (step.kind !== "publish" || step.state !== "held") continue;
       if (this.#parts.path.store.refusal !== undefined) {
         this.#refusedSinceMs ??= this.#parts.clock.elapsedMs();
         this.#awaitStore();
-        break;
       }
+      // Also when one before it was sent back to wait: nothing overtakes it.
+      if (this.#awaitsStore) break;
       this.#heldCount--;
       this.#write(step);
     }

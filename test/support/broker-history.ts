@@ -16,11 +16,14 @@ import { type HistoryCounts, historyCountsZero } from "./history-counts.ts";
 import { formatMessage, type Message, SubscriptionOracle } from "./subscription-oracle.ts";
 
 const plainTopics = ["a/1", "a/2", "b", "b/c"];
-/** Each has one publisher, whose order is the order of its values. */
+/**
+ * Each has one publisher and one QoS, so that the order of sending is the order of the values: a
+ * QoS 1 message that is sent again may overtake a QoS 2 one, whose repeat changes nothing.
+ */
 const retainedTopics = new Map([
-  ["p5", "r/1"],
-  ["p4", "r/2"],
-]);
+  ["p5", { topic: "r/1", qos: 1 }],
+  ["p4", { topic: "r/2", qos: 2 }],
+] as const);
 
 export const aimedPhases = [
   "takeover.stopped",
@@ -211,11 +214,11 @@ export class BrokerHistory {
   #publish(): void {
     const random = this.#random;
     const publisher = random.pick(this.#publishers);
-    const retainedTopic = retainedTopics.get(publisher.name);
+    const retained = retainedTopics.get(publisher.name as "p4" | "p5");
     for (let n = random.between(1, 4); n > 0; n--) {
       const qos = random.pick([0, 1, 1, 2, 2] as const);
-      if (retainedTopic !== undefined && random.chance(0.15)) {
-        publisher.publish(retainedTopic, qos === 0 ? 1 : qos, true);
+      if (retained !== undefined && random.chance(0.15)) {
+        publisher.publish(retained.topic, retained.qos, true);
       } else {
         publisher.publish(random.pick(plainTopics), qos, false);
       }
@@ -433,7 +436,7 @@ export class BrokerHistory {
     reader.onRetained = (topic, message) => found.set(topic, message);
     reader.connect();
     await this.machine.clock.advance(200);
-    for (const topic of retainedTopics.values()) {
+    for (const { topic } of retainedTopics.values()) {
       const values = this.#values(topic);
       const at = values.findLastIndex(({ ackedAt }) => ackedAt !== undefined);
       const allowed = values.slice(Math.max(0, at));

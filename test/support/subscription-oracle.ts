@@ -171,6 +171,8 @@ export class SubscriptionOracle {
     }
     if (!retain) {
       const isOwed = this.#checkRight(book, receipt, message);
+      // A will may be published again by the start after a crash (see session/wills.ts).
+      if (publisher.startsWith("will-")) return message;
       this.#checkRepeat(book, receipt);
       // An earlier attempt may have passed before there was a subscription: then this one is late.
       const isInOrder = isOwed || Number(attempt) === 0;
