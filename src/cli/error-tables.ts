@@ -13,6 +13,7 @@ import { kvErrors } from "../kv/index.ts";
 import { logErrors } from "../log/index.ts";
 import { mqttErrors } from "../mqtt/index.ts";
 import { configErrors, nodeErrors } from "../node/index.ts";
+import { raftErrors } from "../raft/index.ts";
 import { sessionErrors } from "../session/index.ts";
 import { storeErrors } from "../store/index.ts";
 import { topicErrors } from "../topic/index.ts";
@@ -26,6 +27,7 @@ const tables: ReadonlyArray<Readonly<Record<string, ErrorFactory>>> = [
   kvErrors,
   logErrors,
   mqttErrors,
+  raftErrors,
   storeErrors,
   sessionErrors,
   brokerErrors,

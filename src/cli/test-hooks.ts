@@ -2,7 +2,9 @@
 //
 //   FLAGSTONE_TEST_KILL=checkpoint.*:3   SIGKILL of the process at the third phase of that name
 //   FLAGSTONE_TEST_SIGNALS=1             SIGUSR2: end the generation, take a checkpoint
+//   FLAGSTONE_TEST_SIGNALS=count         SIGUSR2 leaves the store alone
 //
+// With both variables, phases before the first SIGUSR2 do not count.
 // They are no part of the configuration: a node that has one says so in its log.
 
 import type { Logger } from "../base/index.ts";
@@ -14,9 +16,12 @@ export type Phase = (name: string) => void;
 
 const killVariable = "FLAGSTONE_TEST_KILL";
 const signalsVariable = "FLAGSTONE_TEST_SIGNALS";
+const signalModes: ReadonlySet<string | undefined> = new Set(["1", "count"]);
 
 /** Ends the process when the phase comes; undefined when nobody asked. @throws CLI_USAGE. */
-export function killPhase(io: Pick<Io, "environment" | "error" | "killNow">): Phase | undefined {
+export function killPhase(
+  io: Pick<Io, "environment" | "error" | "killNow" | "signals">,
+): Phase | undefined {
   const text = io.environment[killVariable];
   if (text === undefined || text === "") return undefined;
   const match = /^([a-z_]+(?:\.[a-z_]+)*(?:\.\*)?):([1-9]\d{0,8})$/.exec(text);
@@ -25,8 +30,14 @@ export function killPhase(io: Pick<Io, "environment" | "error" | "killNow">): Ph
   }
   const [, pattern = "", count] = match;
   let left = Number(count);
+  let isCounting = !signalModes.has(io.environment[signalsVariable]);
+  if (!isCounting) {
+    io.signals.on("SIGUSR2", () => {
+      isCounting = true;
+    });
+  }
   return (name) => {
-    if (!fits(pattern, name)) return;
+    if (!isCounting || !fits(pattern, name)) return;
     left--;
     if (left !== 0) return;
     io.error(`test: killed at ${name}\n`);

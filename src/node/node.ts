@@ -27,7 +27,7 @@ export type RunningNode = {
   readonly failed: Promise<CodedError>;
   /**
    * Lets clients go, flushes and closes. Once; later calls get the same promise. Rejects, after all
-   * has been tried, with what did not close well: after a failure, with that.
+   * has been tried, with what did not close well.
    */
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;

@@ -31,7 +31,8 @@ async function imageFailures(scratch: string, fault: string, count: number): Pro
   const start = (env: Readonly<Record<string, string>>) =>
     startBroker({ main, dataDir, env: { ...env, TOY_FAULT: fault } });
   const syncs = fault === "no-sync" ? "ignored" : "obeyed";
-  const run = await recordRun(createRecording(dataDir, scratch, syncs), start, 300);
+  const recording = createRecording(dataDir, scratch, syncs);
+  const run = await recordRun({ recording, start, seed: 1, acked: 300 });
   return await checkImages({
     run,
     count,

@@ -37,6 +37,7 @@ const program = `
 import { connect } from "node:net";
 import { createSettings, startNode } from "flagstone";
 import { encodePacket } from "flagstone/mqtt";
+import { Raft } from "flagstone/raft";
 import { storeSettingsDefault } from "flagstone/store";
 
 const settings = createSettings({ data: { dir: "./data" }, listeners: { tcp: { port: 0 } } });
@@ -48,7 +49,7 @@ const socket = connect(listener.port, listener.host);
 socket.on("connect", () => socket.end(packet));
 await new Promise((resolve) => socket.on("close", resolve));
 await node.close();
-console.log(JSON.stringify({ packet: packet.toString("hex"), shards: storeSettingsDefault.shards }));
+console.log(JSON.stringify({ packet: packet.toString("hex"), shards: storeSettingsDefault.shards, raft: typeof Raft }));
 `;
 
 test("the package holds what runs and what explains it, and nothing else", () =>
@@ -86,7 +87,7 @@ test("a program can embed a node, and its types hold", () =>
     const options = ["--module", "nodenext", "--target", "es2023", "--strict", "--types", "node"];
     await execute(process.execPath, [compiler, ...options, "program.ts"], { cwd: folder });
     const { stdout } = await execute(process.execPath, ["program.js"], { cwd: folder });
-    expect(JSON.parse(stdout)).toEqual({ packet: "c000", shards: 4 });
+    expect(JSON.parse(stdout)).toEqual({ packet: "c000", shards: 4, raft: "function" });
   }));
 
 test("its command starts by the name that npm links", () =>

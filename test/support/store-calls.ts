@@ -9,6 +9,7 @@ import type {
   Store,
   Subscriber,
   SubscriberPort,
+  TtvRef,
 } from "../../src/store/index.ts";
 
 export function appendRequest(
@@ -51,6 +52,7 @@ export type Received = {
 /** A subscriber with a window that keeps what it got. */
 export class Reader implements SubscriberPort<string> {
   readonly received: Received[] = [];
+  readonly refs: TtvRef[] = [];
   readonly missedReports: MissedReport[] = [];
   room: number;
   subscriber: Subscriber<string>;
@@ -75,6 +77,7 @@ export class Reader implements SubscriberPort<string> {
     if (this.room <= 0) return false;
     this.room--;
     const { topic, timeUs } = ttv;
+    this.refs.push(ttv.ref);
     const value = ttv.frame.toString();
     this.received.push({ topic, value, timeUs, filters: [...matches], shard: ttv.ref.shard });
     return true;

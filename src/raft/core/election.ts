@@ -85,23 +85,21 @@ function countVote(state: RaftState, from: NodeId, granted: boolean): void {
 
 function startPrevote(state: RaftState): void {
   becomePrecandidate(state);
-  ask(state, "pre-vote");
+  ask(state, "pre-vote", false);
   countVote(state, state.id, true);
 }
 
 function startVote(state: RaftState, forced: boolean): void {
   becomeCandidate(state);
-  state.campaignForced = forced;
-  ask(state, "vote");
+  ask(state, "vote", forced);
 }
 
 // A real request leaves after the sync: it promises a log that a crash must not shorten, and a vote
 // for ourselves. A pre-vote promises nothing.
-function ask(state: RaftState, type: VoteRequest["type"]): void {
+function ask(state: RaftState, type: VoteRequest["type"], transfer: boolean): void {
   const term = type === "vote" ? state.term : state.term + 1;
   const outbox = type === "vote" ? state.outboxAfterSync : state.outbox;
   const { lastIndex, lastTerm } = state.log;
-  const transfer = state.campaignForced;
   for (const to of voters(state)) {
     if (to === state.id) continue;
     outbox.push({ type, from: state.id, to, term, lastIndex, lastTerm, transfer });

@@ -93,12 +93,10 @@ export function tickSnapshots(state: RaftState): void {
 function pipeline(state: RaftState, peer: Progress): void {
   const { settings, log } = state;
   const window = { messages: settings.inflightMessagesMax, bytes: settings.inflightBytesMax };
-  let sent = false;
   while (peer.state === "replicate" && peer.next <= log.lastIndex && !isWindowFull(peer, window)) {
     sendAppend(state, peer, nextEntries(state, peer));
-    sent = true;
   }
-  if (sent || peer.state !== "replicate") return;
+  if (peer.state !== "replicate") return;
   const commitNews = Math.min(log.commit, peer.next - 1) > peer.commitSent;
   if (peer.nudge || commitNews) sendAppend(state, peer, []);
 }

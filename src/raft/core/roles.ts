@@ -78,9 +78,7 @@ function reset(state: RaftState, term: number): void {
   state.electionTimeout = drawElectionTimeout(state.settings, state.random);
   state.heartbeatElapsed = 0;
   state.votes = new Map();
-  state.campaignForced = false;
   state.peers = new Map();
-  state.barrierIndex = 0;
   state.uncommittedBytes = 0;
   state.transfer = undefined;
   loseReads(state);

@@ -60,8 +60,6 @@ export type RaftState = {
   heartbeatElapsed: number;
   /** Of the election under way, by voter. */
   votes: Map<NodeId, boolean>;
-  /** This election was asked for by the leader. */
-  campaignForced: boolean;
   /** Leader only: peers of the newest configuration, in the order of their ids. */
   peers: Map<NodeId, Progress>;
   /** Leader only: index of the entry that opened the term. */
@@ -120,7 +118,6 @@ export function createState(
     electionTimeout: drawElectionTimeout(settings, random),
     heartbeatElapsed: 0,
     votes: new Map(),
-    campaignForced: false,
     peers: new Map(),
     barrierIndex: 0,
     uncommittedBytes: 0,

@@ -16,6 +16,7 @@ import { createLts, inheritLts, loadLts } from "../core/lts-start.ts";
 import type { LtsRecord } from "../core/lts-trie.ts";
 import { type MissingReason, type MissingSpan, sortSpans } from "../core/missing.ts";
 import type { DurableKvParts } from "../durable-kv.ts";
+import { storeErrors } from "../errors.ts";
 import { indexAfter, ttvAt } from "../layout/ttv-view.ts";
 import type { ShardStore } from "../shard-store.ts";
 import type { Ttv } from "../types.ts";
@@ -77,9 +78,11 @@ export class Generations {
   /** Slabs with something that the last checkpoint does not cover. */
   readonly #dirty = new Set<LogSlab>();
   #prepared: { readonly slab: LogSlab; readonly stores: SlabStores } | undefined;
+  #preparing: Promise<LogSlab> | undefined;
   #current: LogSlab | undefined;
   #cooking: LogSlab | undefined;
   #memoryBytes = 0;
+  #closed = false;
   #isCurrentLost = false;
   /** Rotations replayed after a loss that got other numbers than their entries say. */
   readonly #renumbered = new Map<number, number>();
@@ -136,9 +139,17 @@ export class Generations {
 
   // -------------------------------------------------------------- rotation and drop
 
-  /** Opens an empty slab for the next generation, so that applying the rotation needs no wait. */
-  async prepareNext(numberMin = 0): Promise<LogSlab> {
-    const number = Math.max(numberMin, this.#table.nextNumber);
+  /**
+   * Opens an empty slab for the next generation, so that applying the rotation needs no wait.
+   * REQUIRES: one at a time.
+   */
+  prepareNext(numberMin = 0): Promise<LogSlab> {
+    const preparing = this.#prepare(Math.max(numberMin, this.#table.nextNumber));
+    this.#preparing = preparing;
+    return preparing;
+  }
+
+  async #prepare(number: number): Promise<LogSlab> {
     if (this.#prepared?.slab.generation === number) return this.#prepared.slab;
     await this.#prepared?.stores.close();
     this.#prepared = undefined;
@@ -262,7 +273,9 @@ export class Generations {
   }
 
   async close(): Promise<void> {
-    await Promise.allSettled(this.#opening.values());
+    this.#closed = true;
+    // What is being opened is opened to its end, to be closed with the rest.
+    await Promise.allSettled([this.#preparing, ...this.#opening.values()]);
     for (const slab of this.#slabs.values()) {
       this.#parts.openSlabs.remove(slab);
       await slab.close();
@@ -280,13 +293,15 @@ export class Generations {
       return;
     }
     const { number, fromUs } = current;
+    let stores: SlabStores | undefined;
     try {
-      const stores = await this.#folders.open(number);
+      stores = await this.#folders.open(number);
       await stores.cutBack(checkpointUs);
       const lts = await this.#loadLts(stores);
       const span = { generation: number, fromUs, toUs: undefined, writtenUs: checkpointUs };
       this.#adopt(this.#makeSlab(stores, lts, span));
     } catch (error) {
+      await stores?.close();
       if (!isDamage(error)) throw error;
       this.#logDamage(number, error);
       this.#isCurrentLost = true;
@@ -317,6 +332,7 @@ export class Generations {
 
   #openSealed(generation: Generation): Promise<LogSlab | undefined> {
     const { number } = generation;
+    if (this.#closed) return Promise.reject(storeErrors.closed());
     const underway = this.#opening.get(number);
     if (underway !== undefined) return underway;
     const opening = this.#readSealed(generation).finally(() => this.#opening.delete(number));
@@ -329,8 +345,9 @@ export class Generations {
     const { number, fromUs } = generation;
     const toUs = assertPresent(generation.toUs, "a sealed generation has an end");
     await this.#leaving.get(number);
+    let stores: SlabStores | undefined;
     try {
-      const stores = await this.#folders.open(number);
+      stores = await this.#folders.open(number);
       const lts = await this.#loadLts(stores);
       const span = { generation: number, fromUs, toUs, writtenUs: toUs };
       const slab = this.#makeSlab(stores, lts, span);
@@ -338,6 +355,7 @@ export class Generations {
       this.#parts.openSlabs.used(slab);
       return slab;
     } catch (error) {
+      await stores?.close();
       if (!isDamage(error)) throw error;
       this.#logDamage(number, error);
       const readable = this.#table.readable().find((each) => each.number === number);
@@ -349,19 +367,13 @@ export class Generations {
     }
   }
 
-  /** @throws what `isDamage` knows; the stores are closed then. */
   async #loadLts(stores: SlabStores): Promise<Lts> {
-    try {
-      const topics = await stores.topics();
-      if (topics.length === 0) return createLts(this.#parts.lts);
-      return loadLts(
-        this.#parts.lts,
-        topics.map(({ record }) => record),
-      );
-    } catch (error) {
-      await stores.close();
-      throw error;
-    }
+    const topics = await stores.topics();
+    if (topics.length === 0) return createLts(this.#parts.lts);
+    return loadLts(
+      this.#parts.lts,
+      topics.map(({ record }) => record),
+    );
   }
 
   #makeSlab(stores: SlabStores, lts: Lts, span: LogSlabSpan): LogSlab {

@@ -28,6 +28,18 @@ describe("FLAGSTONE_TEST_KILL", () => {
     expect(io.stderr()).toBe("test: killed at checkpoint.committed\n");
   });
 
+  test.each(["1", "count"])("with signals on (%s), counts from the first signal on", (signals) => {
+    const io = createFakeIo({
+      environment: { FLAGSTONE_TEST_KILL: "slab.sealed:1", FLAGSTONE_TEST_SIGNALS: signals },
+    });
+    const phase = killPhase(io);
+    phase?.("slab.sealed");
+    expect(io.exits).toEqual([]);
+    io.signals.emit("SIGUSR2");
+    phase?.("slab.sealed");
+    expect(io.exits).toEqual([137]);
+  });
+
   test("is off by default", () => {
     expect(killing(undefined).phase).toBeUndefined();
     expect(killing("").phase).toBeUndefined();
@@ -75,6 +87,13 @@ describe("FLAGSTONE_TEST_SIGNALS", () => {
     signals.emit("SIGUSR2");
     await settle();
     expect(events).toEqual(["node.test_rotate_failed", "node.test_rotated"]);
+  });
+
+  test("a signal that only begins a count leaves the store alone", async () => {
+    const { calls, signals } = world("count");
+    signals.emit("SIGUSR2");
+    await settle();
+    expect(calls).toEqual([]);
   });
 
   test("is off by default: the signal has its usual meaning", () => {

@@ -9,10 +9,12 @@ const durable = { clientId: "s", isClean: false, sessionExpiryS: 3600 };
 
 test("a durable subscriber gets after a power cut what was acked while it was away", async () => {
   const machine = new NodeMachine();
-  await machine.boot();
+  const node = await machine.boot();
   const subscriber = await machine.connect(durable);
   await machine.complete(subscriber.subscribe(["a/#"], 2));
   await machine.complete(subscriber.end());
+  // What comes after it is known from the log only: the filters must be there when it is replayed.
+  await machine.complete(node.store.checkpoint());
   const publisher = await machine.connect({ clientId: "p" });
   for (const qos of [1, 2] as const) {
     await machine.complete(publisher.publish(message("a/b", `q${qos}`, qos)));
@@ -37,16 +39,12 @@ test("nothing listens before the log is replayed", async () => {
   await machine.complete(subscriber.subscribe(["a"], 1));
   await machine.complete(publisher.publish(message("a", "1")));
   machine.crash();
-  machine.disk.inject({
-    on: "read",
-    path: "data/log/",
-    hangs: true,
-    times: Number.POSITIVE_INFINITY,
-  });
+  const hangs = { hangs: true, times: Number.POSITIVE_INFINITY };
+  machine.kv.inject({ on: "open", path: "db/messages", ...hangs });
   const starting = machine.start();
   await machine.clock.advance(5000);
   await expect(machine.connect()).rejects.toMatchObject({ code: "CLI_CONNECT_FAILED" });
-  machine.disk.heal();
+  machine.kv.heal();
   await machine.complete(starting);
   await machine.connect();
 });
@@ -81,7 +79,7 @@ test("a failed sync of the log fails the node and acknowledges nothing more", as
   );
   const failure = await machine.complete(node.failed);
   expect(failure).toMatchObject({ code: "NODE_FAILED" });
-  await expect(machine.complete(node.close())).rejects.toMatchObject({ code: "LOG_IO_FAILED" });
+  await machine.complete(node.close());
   await machine.complete(publishing);
   expect(isAcked).toBe(false);
 });

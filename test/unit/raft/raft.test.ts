@@ -217,6 +217,25 @@ describe("limits", () => {
     expect(raft.status().uncommittedBytes).toBe(32 + 50 + 32);
   });
 
+  test("a leader that comes back begins its counts and beats anew", () => {
+    const raft = leaderOf([1, 2], { heartbeatTicks: 2 });
+    accept(raft, 2, 1);
+    raft.propose([command(68)]);
+    finish(raft);
+    raft.readIndex("a");
+    raft.tick();
+    raft.stepDown();
+    raft.campaign();
+    finish(raft);
+    raft.step({ type: "vote-resp", from: 2, to: 1, term: 2, granted: true });
+    finish(raft);
+    expect(raft.status()).toMatchObject({ uncommittedBytes: 100 + 32, readsWaiting: 0 });
+    raft.tick();
+    expect(finish(raft)).toEqual([]);
+    raft.tick();
+    expect(finish(raft).flatMap((ready) => ready.messages)).toMatchObject([{ type: "heartbeat" }]);
+  });
+
   test("committed entries are handed out within the cap, one at least", () => {
     const raft = leaderOf([1], { applyBytesMax: 100 });
     raft.propose([command(10), command(40), command(500), command(1)]);
@@ -367,6 +386,12 @@ describe("waking up", () => {
     expect([term, vote]).toEqual([4, 0]);
   });
 
+  test("the vote of the current term is kept", () => {
+    const changes = { entries: [empty(1, 4)], hardState: { term: 4, vote: 3, commit: 0 } };
+    const { term, vote } = new Raft(1, settings, longest, boot([1, 2], changes)).status();
+    expect([term, vote]).toEqual([4, 3]);
+  });
+
   test("changes in the log are in force at once", () => {
     const change: Entry = {
       ...empty(1, 1),
@@ -436,6 +461,16 @@ describe("messages that should not be", () => {
     expect(answer()).toEqual(["append"]);
     accept(raft, 2, 2, 2);
     expect(answer()).toEqual([]);
+  });
+
+  test("only the election that the leader asked for passes sticky voters", () => {
+    const raft = new Raft(1, { ...settings, preVote: true }, longest, boot([1, 2]));
+    raft.step({ type: "timeout-now", from: 2, to: 1, term: 1 });
+    const forced = finish(raft).flatMap((ready) => ready.messagesAfterSync);
+    expect(forced).toMatchObject([{ type: "vote", term: 2, transfer: true }]);
+    for (let tick = 0; tick < 5; tick++) raft.tick();
+    const own = finish(raft).flatMap((ready) => ready.messages);
+    expect(own).toMatchObject([{ type: "pre-vote", term: 3, transfer: false }]);
   });
 
   test("a pre-candidate asks once per time-out", () => {

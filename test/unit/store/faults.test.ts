@@ -1,0 +1,241 @@
+import { describe, expect, test } from "vitest";
+import type { AppendOutcome, LocalStore } from "../../../src/store/index.ts";
+import { append, appendRequest, Reader } from "../../support/store-calls.ts";
+import { type MachineOptions, StoreMachine } from "../../support/store-machine.ts";
+
+const oneShard = (seed: number, store: MachineOptions["store"] = {}) =>
+  new StoreMachine({ seed, store: { shards: 1, ...store } });
+
+async function put(m: StoreMachine, store: LocalStore, topic: string): Promise<AppendOutcome> {
+  return m.clock.complete(append(store, appendRequest(topic, "x")));
+}
+
+const code = (error: unknown): string => (error as { code: string }).code;
+
+describe("callbacks", () => {
+  test("one that throws keeps nobody else from hearing, and nothing from being applied", async () => {
+    const m = oneShard(1);
+    const { store } = await m.boot();
+    const reader = new Reader(store, ["#"], store.tail());
+    store.append(appendRequest("a", "1"), () => {
+      throw new Error("mine");
+    });
+    const second = append(store, appendRequest("a", "2"));
+    expect((await m.clock.complete(second)).kind).toBe("stored");
+    expect(reader.values).toEqual(["1", "2"]);
+    expect(store.refusal).toBeUndefined();
+  });
+
+  test("a subscriber that throws gets its TTV again, others get theirs", async () => {
+    const m = oneShard(2);
+    const { store } = await m.boot();
+    const bad = new Reader(store, ["#"], store.tail());
+    const good = new Reader(store, ["#"], store.tail());
+    const { offer } = bad;
+    let faults = 2;
+    bad.offer = (ttv, matches) => {
+      if (faults-- > 0) throw new Error("mine");
+      return offer.call(bad, ttv, matches);
+    };
+    for (let n = 0; n < 3; n++) await put(m, store, `t/${n}`);
+    expect(good.values).toHaveLength(3);
+    await m.clock.advance(1_000);
+    expect(bad.values).toHaveLength(3);
+    expect(store.counters.offerFailures).toBe(2);
+  });
+
+  test("an append made in a callback is stored behind the one it was told of", async () => {
+    const m = oneShard(3);
+    const { store } = await m.boot();
+    const reader = new Reader(store, ["#"], store.tail());
+    const chain = new Promise<void>((resolve) => {
+      const next = (n: number): void => {
+        store.append(appendRequest("a", String(n)), () => (n < 5 ? next(n + 1) : resolve()));
+      };
+      next(0);
+    });
+    await m.clock.complete(chain);
+    expect(reader.values).toEqual(["0", "1", "2", "3", "4", "5"]);
+  });
+
+  test("a reader made, changed or closed in a callback neither misses nor repeats", async () => {
+    const m = oneShard(4);
+    const { store } = await m.boot();
+    const early = new Reader(store, ["a"], store.tail());
+    const readers: Reader[] = [];
+    const done = new Promise<void>((resolve) => {
+      store.append(appendRequest("a", "1"), () => {
+        readers.push(new Reader(store, ["#"], new Map()), new Reader(store, ["#"], store.tail()));
+        early.subscriber.close();
+        resolve();
+      });
+    });
+    await m.clock.complete(done);
+    await put(m, store, "a");
+    await m.clock.advance(10);
+    expect(readers.map(({ values }) => values)).toEqual([["1", "x"], ["x"]]);
+    expect(early.values).toEqual([]);
+  });
+});
+
+describe("a failed log", () => {
+  test("answers everybody, the repeats too, and the store says why", async () => {
+    const m = oneShard(5);
+    const { store } = await m.boot();
+    const claim = { incarnation: 1, ownerEpoch: 1 };
+    await m.clock.complete(store.evidence.open("p", claim));
+    const epoch = await m.clock.complete(store.openWriter("w", "p"));
+    m.disk.inject({ on: "fdatasync", path: "data/log", fails: "EIO" });
+    const evidence = { ...claim, packetId: 1 };
+    const writer = { name: "w", epoch, sequence: 1 };
+    const all = [{}, { evidence }, { evidence }, { writer }, { writer }].map((over) =>
+      append(store, appendRequest("a", "x", over)),
+    );
+    const results = await m.clock.complete(Promise.allSettled(all));
+    for (const result of results) {
+      expect(result.status === "rejected" && code(result.reason)).toBe("STORE_FAILED");
+    }
+    expect(store.refusal?.code).toBe("STORE_FAILED");
+    await expect(m.clock.complete(store.rotate())).rejects.toMatchObject({ code: "STORE_FAILED" });
+    await m.clock.complete(store.close());
+  });
+
+  test("a failed sync of a slab ends the store: what the volume kept is not known", async () => {
+    const m = oneShard(6);
+    const { store } = await m.boot();
+    await put(m, store, "a");
+    m.kv.inject({ on: "sync", path: "messages", fails: "EIO" });
+    await expect(m.clock.complete(store.checkpoint())).rejects.toMatchObject({
+      code: "STORE_SYNC_FAILED",
+    });
+    expect(store.refusal?.code).toBe("STORE_FAILED");
+    m.crash();
+    m.kv.heal();
+    const next = await m.boot();
+    const reader = new Reader(next.store, ["#"], new Map());
+    await m.clock.advance(100);
+    expect(reader.values).toEqual(["x"]);
+  });
+});
+
+describe("closing", () => {
+  test("tells whoever waits, ends what waits for a sick volume, and leaves nothing running", async () => {
+    const m = oneShard(7);
+    const { store, log } = await m.boot();
+    const reader = new Reader(store, ["#"], new Map(), { room: 0 });
+    await put(m, store, "a");
+    m.kv.inject({ on: "write", fails: "ENOSPC", times: Number.POSITIVE_INFINITY });
+    const checkpoint = store.checkpoint();
+    checkpoint.catch(() => undefined);
+    await m.clock.advance(2_000);
+    const late = append(store, appendRequest("a", "late"));
+    late.catch(() => undefined);
+    await m.clock.complete(store.close(), 100);
+    await expect(late).rejects.toMatchObject({ code: "STORE_CLOSED" });
+    await expect(checkpoint).rejects.toMatchObject({ code: "STORE_CLOSED" });
+    await expect(append(store, appendRequest("a", "x"))).rejects.toMatchObject({
+      code: "STORE_CLOSED",
+    });
+    reader.subscriber.wake();
+    await m.clock.complete(log.close());
+    await m.clock.advance(60_000);
+    expect(m.clock.pendingCount).toBe(0);
+  });
+
+  test("in the middle of a rotation frees every store for the next process", async () => {
+    const m = oneShard(8);
+    for (let round = 0; round < 10; round++) {
+      const process = await m.boot();
+      process.store.rotate().catch(() => undefined);
+      await m.clock.advance(round * 0.05);
+      await m.stop(process);
+    }
+  });
+});
+
+describe("the write gate", () => {
+  test("refuses at the brim, seals what is open, and opens again by itself", async () => {
+    const m = oneShard(9, { writeBufferBytesMax: 64 * 1024 });
+    const { store } = await m.boot();
+    let refused = 0;
+    for (let round = 0; round < 20; round++) {
+      const burst: Array<Promise<AppendOutcome>> = [];
+      while (burst.length < 100 && store.refusal === undefined) {
+        const topic = `topic/${burst.length % 40}/x`;
+        burst.push(append(store, appendRequest(topic, "x".repeat(1_000))));
+        await m.clock.advance(0.2);
+      }
+      await m.clock.complete(Promise.all(burst));
+      if (store.refusal === undefined) continue;
+      refused++;
+      expect(store.refusal.code).toBe("STORE_WRITE_BUFFER_FULL");
+      await m.clock.complete(new Promise<void>((resolve) => store.onceWritable(resolve)), 5_000);
+    }
+    expect(refused).toBeGreaterThan(0);
+  });
+
+  test("a full disk refuses; freeing space is enough", async () => {
+    const m = oneShard(10);
+    const { store } = await m.boot();
+    m.disk.setCapacity(2 ** 40 - m.disk.freeBytes + 1_000);
+    const waiting: Array<Promise<AppendOutcome>> = [];
+    while (store.refusal === undefined) {
+      waiting.push(append(store, appendRequest("a", "x".repeat(2_000))));
+      await m.clock.advance(2);
+    }
+    expect(store.refusal.code).toBe("STORE_DISK_FULL");
+    let writable = false;
+    store.onceWritable(() => {
+      writable = true;
+    });
+    await m.clock.advance(1_000);
+    expect(writable).toBe(false);
+    m.disk.setCapacity(2 ** 40);
+    await m.clock.complete(Promise.all(waiting));
+    await m.clock.runUntil(() => writable);
+    expect(store.refusal).toBeUndefined();
+  });
+});
+
+describe("checkpoints", () => {
+  test("come by age and by bytes, and one that fails does not keep the others from theirs", async () => {
+    const checkpoint = { bytesMax: 20_000, ageMsMax: 5_000 };
+    const m = new StoreMachine({ seed: 11, store: { shards: 2, checkpoint } });
+    const { store } = await m.boot();
+    const publishers = ["p", "q", "r", "s", "t"];
+    for (const publisher of publishers) {
+      await m.clock.complete(append(store, appendRequest("a", "x", { publisher })));
+    }
+    m.phases.clear();
+    m.kv.inject({
+      ...{ on: "write", path: "s0004", fails: "EIO" },
+      times: Number.POSITIVE_INFINITY,
+    } as const);
+    await m.clock.advance(30_000);
+    expect(m.phases.get("checkpoint.committed")).toBeGreaterThanOrEqual(1);
+    m.kv.heal();
+    m.phases.clear();
+    await m.clock.advance(30_000);
+    expect(m.phases.get("checkpoint.committed")).toBe(1);
+    m.phases.clear();
+    const large = appendRequest("a", "x".repeat(30_000));
+    await m.clock.complete(append(store, large));
+    await m.clock.advance(2_500);
+    expect(m.phases.get("checkpoint.committed")).toBe(1);
+  });
+
+  test("an item above the largest entry is refused before anything is decided", async () => {
+    const m = oneShard(12);
+    const { store } = await m.boot();
+    const claim = { incarnation: 1, ownerEpoch: 1 };
+    await m.clock.complete(store.evidence.open("p", claim));
+    const evidence = { ...claim, packetId: 1 };
+    const large = appendRequest("a", "x".repeat(9 * 1024 * 1024), { evidence });
+    await expect(append(store, large)).rejects.toMatchObject({ code: "STORE_ENTRY_TOO_LARGE" });
+    expect(store.evidence.list("p", claim)).toEqual([]);
+    // Two that are large, and small ones around them, each fit an entry.
+    const sizes = [10, 8 * 1024 * 1024, 200_000, 8 * 1024 * 1024, 10];
+    const all = sizes.map((size) => append(store, appendRequest("a", "x".repeat(size))));
+    await m.clock.complete(Promise.all(all));
+  });
+});

@@ -1,0 +1,199 @@
+import { describe, expect, test } from "vitest";
+import type { MapShard } from "../../../src/store/index.ts";
+import { StoreMachine } from "../../support/store-machine.ts";
+
+async function boot(seed = 1): Promise<{ m: StoreMachine; shard: MapShard }> {
+  const m = new StoreMachine({ seed });
+  const { store } = await m.boot();
+  return { m, shard: store.state("owner") };
+}
+
+const text = (value: string): Buffer => Buffer.from(value);
+
+function write(
+  shard: MapShard,
+  key: string,
+  value: string | undefined,
+  guards: Parameters<MapShard["write"]>[1] = [],
+): Promise<number> {
+  const writes = [{ key, value: value === undefined ? undefined : text(value) }];
+  return new Promise((resolve, reject) => {
+    shard.write(writes, guards, (error, timeUs) => (error ? reject(error) : resolve(timeUs)));
+  });
+}
+
+async function increment(shard: MapShard, key: string): Promise<void> {
+  await shard.transact(async (tx) => {
+    const entry = await tx.get(key);
+    tx.put(key, text(String(entry === undefined ? 1 : Number(entry.value.toString()) + 1)));
+  });
+}
+
+describe("transactions", () => {
+  test("a hundred racing increments add a hundred", async () => {
+    const { m, shard } = await boot();
+    const all = Array.from({ length: 100 }, () => increment(shard, "n"));
+    await m.clock.complete(Promise.all(all));
+    const entry = await m.clock.complete(shard.get("n"));
+    expect(entry?.value.toString()).toBe("100");
+  });
+
+  test("increments of different keys do not wait for each other", async () => {
+    const { m, shard } = await boot();
+    await m.clock.complete(
+      Promise.all(Array.from({ length: 50 }, (_, n) => increment(shard, `k/${n}`))),
+    );
+    expect(await m.clock.complete(shard.list("k/", { countMax: 100 }))).toHaveLength(50);
+  });
+
+  test("a read branch conflicts with a new key in it", async () => {
+    const { m, shard } = await boot();
+    let runs = 0;
+    const counting = shard.transact(async (tx) => {
+      runs++;
+      const found = await tx.list("k/", 10);
+      if (runs === 1) await write(shard, "k/new", "x");
+      tx.put("count", text(String(found.length)));
+    });
+    await m.clock.complete(counting);
+    expect(runs).toBe(2);
+    expect((await m.clock.complete(shard.get("count")))?.value.toString()).toBe("1");
+  });
+
+  test("reads do not see the transaction's own writes", async () => {
+    const { m, shard } = await boot();
+    const { value } = await m.clock.complete(
+      shard.transact(async (tx) => {
+        tx.put("a", text("1"));
+        return tx.get("a");
+      }),
+    );
+    expect(value).toBeUndefined();
+  });
+
+  test("a body that always conflicts is given up after eight attempts", async () => {
+    const { m, shard } = await boot();
+    let runs = 0;
+    const losing = shard.transact(async (tx) => {
+      runs++;
+      await tx.get("a");
+      await write(shard, "a", String(runs));
+      tx.put("b", text("x"));
+    });
+    await expect(m.clock.complete(losing)).rejects.toMatchObject({ code: "STORE_TX_CONFLICT" });
+    expect(runs).toBe(8);
+  });
+
+  test("preconditions are decided against what is proposed, also without a read", async () => {
+    const { m, shard } = await boot();
+    const create = (): Promise<unknown> =>
+      shard.transact(async (tx) => {
+        tx.assertAbsent("once");
+        tx.put("once", text("x"));
+      });
+    const results = await m.clock.complete(Promise.allSettled([create(), create(), create()]));
+    expect(results.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
+    const missing = shard.transact(async (tx) => tx.assertPresent("nothing"));
+    await expect(m.clock.complete(missing)).rejects.toMatchObject({
+      code: "STORE_PRECONDITION_FAILED",
+    });
+  });
+
+  test("reads older than the window conflict", async () => {
+    const { m, shard } = await boot();
+    let runs = 0;
+    const slow = shard.transact(async (tx) => {
+      runs++;
+      await tx.get("other");
+      if (runs === 1) {
+        await write(shard, "a", "1");
+        await new Promise<void>((resolve) => m.clock.schedule(6_000, resolve));
+        await write(shard, "a", "2");
+      }
+      tx.put("b", text("x"));
+    });
+    await m.clock.complete(slow);
+    expect(runs).toBe(2);
+  });
+});
+
+describe("guards", () => {
+  test("a write goes ahead only while its guarded key is what it was", async () => {
+    const { m, shard } = await boot();
+    const firstUs = await m.clock.complete(write(shard, "s", "1"));
+    const guard = [{ key: "s", timeUs: firstUs }];
+    const secondUs = await m.clock.complete(write(shard, "s", "2", guard));
+    await expect(m.clock.complete(write(shard, "s", "3", guard))).rejects.toMatchObject({
+      code: "STORE_GUARD_FAILED",
+    });
+    await m.clock.complete(write(shard, "s", undefined, [{ key: "s", timeUs: secondUs }]));
+    await m.clock.complete(write(shard, "s", "4", [{ key: "s", timeUs: undefined }]));
+    expect((await m.clock.complete(shard.get("s")))?.value.toString()).toBe("4");
+  });
+
+  test("two writes of one turn are decided in the order of the calls", async () => {
+    const { m, shard } = await boot();
+    const absent = [{ key: "s", timeUs: undefined }];
+    const both = Promise.allSettled([
+      write(shard, "s", "1", absent),
+      write(shard, "s", "2", absent),
+    ]);
+    const results = await m.clock.complete(both);
+    expect(results.map(({ status }) => status)).toEqual(["fulfilled", "rejected"]);
+  });
+
+  test("guards on more data than the cache holds are decided all the same", async () => {
+    const { m, shard } = await boot();
+    const guards: Array<{ key: string; timeUs: number }> = [];
+    for (let n = 0; n < 5; n++) {
+      const timeUs = await m.clock.complete(write(shard, `k/${n}`, "x".repeat(4 * 1024 * 1024)));
+      guards.push({ key: `k/${n}`, timeUs });
+    }
+    await m.clock.complete(shard.list("k/", { countMax: 1 }));
+    await m.clock.complete(write(shard, "done", "1", guards));
+  });
+});
+
+describe("limits", () => {
+  test("a key that cannot be stored is refused, and harms nobody else", async () => {
+    const { m, shard } = await boot();
+    for (const key of ["x".repeat(70_000), "a\0b"]) {
+      await expect(m.clock.complete(write(shard, key, "1"))).rejects.toMatchObject({
+        code: "STORE_KEY_INVALID",
+      });
+    }
+    await m.clock.complete(write(shard, "a", "1"));
+  });
+
+  test("a write above the largest entry is refused before it is decided", async () => {
+    const { m, shard } = await boot();
+    const large = write(shard, "a", "x".repeat(9 * 1024 * 1024));
+    await expect(m.clock.complete(large)).rejects.toMatchObject({ code: "STORE_ENTRY_TOO_LARGE" });
+  });
+
+  test("a transaction has at most 1,000 operations and 1 MiB, or one operation", async () => {
+    const { m, shard } = await boot();
+    const many = shard.transact(async (tx) => {
+      for (let n = 0; n <= 1_000; n++) tx.put(`k/${n}`, text("x"));
+    });
+    await expect(m.clock.complete(many)).rejects.toMatchObject({ code: "STORE_LIMIT_REACHED" });
+    const large = shard.transact(async (tx) => {
+      tx.put("a", text("x".repeat(700_000)));
+      tx.put("b", text("x".repeat(700_000)));
+    });
+    await expect(m.clock.complete(large)).rejects.toMatchObject({ code: "STORE_LIMIT_REACHED" });
+    const one = shard.transact(async (tx) => tx.put("a", text("x".repeat(2_000_000))));
+    await m.clock.complete(one);
+  });
+});
+
+test("a map shard whose log has failed answers everybody", async () => {
+  const { m, shard } = await boot();
+  m.disk.inject({ on: "fdatasync", path: "data/log", fails: "EIO" });
+  const all = [write(shard, "a", "1"), increment(shard, "n"), increment(shard, "n")];
+  const results = await m.clock.complete(Promise.allSettled(all));
+  expect(results.map(({ status }) => status)).toEqual(["rejected", "rejected", "rejected"]);
+  await expect(m.clock.complete(write(shard, "a", "2"))).rejects.toMatchObject({
+    code: "STORE_FAILED",
+  });
+});
