@@ -302,7 +302,7 @@ export class BrokerHistory {
 
   /** Sometimes for so long that what waits is refused. */
   async #fillDisk(): Promise<void> {
-    const { clock, disk } = this.machine;
+    const { clock, disk, kv } = this.machine;
     const isLong = this.#random.chance(0.2);
     const windowMs = isLong ? longFullMs : this.#random.between(20, 1500);
     this.counts.fullDisks++;
@@ -310,17 +310,33 @@ export class BrokerHistory {
     const total = 2 ** 40;
     disk.setCapacity(total - disk.freeBytes + this.#random.below(20_000));
     this.#shortUntilMs = Number.POSITIVE_INFINITY;
+    // Otherwise checkpoints, whose stores know nothing of this disk, free the log again.
+    const noRoom = { fails: "ENOSPC", times: Number.POSITIVE_INFINITY } as const;
+    const rules = isLong
+      ? [kv.inject({ on: "write", ...noRoom }), kv.inject({ on: "sync", ...noRoom })]
+      : [];
     let isDone = false;
     const heal = () => {
       if (isDone) return;
       isDone = true;
+      for (const withdraw of rules) withdraw();
       disk.setCapacity(total);
       this.#shortUntilMs = clock.elapsedMs() + shortMs;
       this.#note("-- the disk has room");
     };
     this.#healings.push(heal);
     clock.schedule(windowMs, heal);
-    if (isLong) await clock.advance(longFullMs);
+    if (isLong) await this.#overfill();
+  }
+
+  /** Uses up what the log has laid aside, and waits until it has to refuse. */
+  async #overfill(): Promise<void> {
+    const { clock } = this.machine;
+    for (let round = 0; round < 10; round++) {
+      for (const publisher of this.#publishers) publisher.publish("a/1", 1, false, 9000);
+      await clock.advance(5);
+    }
+    await clock.advance(longFullMs);
   }
 
   #heal(): void {

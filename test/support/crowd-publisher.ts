@@ -33,7 +33,7 @@ export class CrowdPublisher extends CrowdClient {
     return this.#unfinished.length;
   }
 
-  publish(topic: string, qos: Qos, retain: boolean): void {
+  publish(topic: string, qos: Qos, retain: boolean, sizeBytes = this.#drawSize()): void {
     if (!this.isReady || this.#unfinished.length >= unfinishedMax) return;
     const isEmpty = retain && this.random.chance(0.2);
     const message = this.crowd.oracle.send(this.name, { topic, qos, retain, isEmpty });
@@ -43,7 +43,7 @@ export class CrowdPublisher extends CrowdClient {
     }
     this.counts.published++;
     const packetId = qos === 0 ? 0 : this.#takeId();
-    const item: Unfinished = { message, packetId, sizeBytes: this.#drawSize(), stage: "sent" };
+    const item: Unfinished = { message, packetId, sizeBytes, stage: "sent" };
     this.note(`publishes ${message.number} on ${topic} q${qos} #${packetId}`);
     if (qos > 0) this.#unfinished.push(item);
     this.#send(item, false);
