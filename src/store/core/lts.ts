@@ -210,6 +210,11 @@ export class Lts {
     }
   }
 
+  /** No topic will be placed here any more: what is remembered of them is let go. */
+  forgetPlaces(): void {
+    this.#cache.clear();
+  }
+
   /** Root nodes, for those who walk the trie without changing it. */
   get roots(): readonly LtsNode[] {
     return [this.#root(false), this.#root(true)];
