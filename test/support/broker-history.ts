@@ -107,8 +107,8 @@ export class BrokerHistory {
     const { machine } = this;
     for (;;) {
       machine.begin();
-      if (this.#random.chance(0.15)) {
-        await machine.clock.advance(this.#random.between(0, 40));
+      if (this.#random.chance(0.25)) {
+        await machine.clock.advance(this.#random.between(0, 20));
         if (machine.node === undefined) {
           this.#die(this.#drawDeath());
           this.counts.recoveryDeaths++;
@@ -226,7 +226,7 @@ export class BrokerHistory {
   }
 
   #answerSome(subscriber: CrowdSubscriber): void {
-    for (let n = this.#random.below(16); n > 0; n--) subscriber.answer(this.#random.below(20));
+    for (let n = this.#random.below(30); n > 0; n--) subscriber.answer(this.#random.below(20));
   }
 
   #connectAll(): void {

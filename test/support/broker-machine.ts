@@ -71,7 +71,8 @@ export class BrokerMachine {
     this.clock = new SimClock({ random: random.split("clock") });
     this.disk = new SimDisk({ clock: this.clock, random });
     this.kv = new MemoryDriver({ clock: this.clock, random });
-    this.network = new SimNetwork({ clock: this.clock, random, delayMs: [0.02, 0.4] });
+    const { clock } = this;
+    this.network = new SimNetwork({ clock, random, delayMs: [0.02, 0.4], cutEvery: 8 });
   }
 
   /** A process exists, ready or starting. */
