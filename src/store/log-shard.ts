@@ -76,7 +76,7 @@ export class LogShard implements ShardMachine, ShardSource {
   /** The TTV that was applied last, for `dispatch`, and the filters it matched. */
   #applied: DeliverableTtv | undefined;
   readonly #matched: UseEntry[] = [];
-  /** Everything up to here was appended before this process began to lead. */
+  #isAfterLoss = false;
   #rotation: Promise<void> | undefined;
 
   constructor(parts: LogShardParts) {
@@ -113,6 +113,7 @@ export class LogShard implements ShardMachine, ShardSource {
 
   /** Replay is over: dispatch begins behind it. */
   begin(): void {
+    this.#isAfterLoss = false;
     this.#dispatchedUs = this.appliedUs;
   }
 
@@ -276,8 +277,14 @@ export class LogShard implements ShardMachine, ShardSource {
     this.#dispatchedUs = timeUs;
   }
 
-  beforeReplay(kind: number): Promise<void> | undefined {
-    if (kind === logItemKind.rotate) return this.generations.prepareNext().then(() => undefined);
+  entriesMissing(): void {
+    this.#isAfterLoss = true;
+  }
+
+  beforeReplay(kind: number, peek: () => ByteReader): Promise<void> | undefined {
+    if (kind === logItemKind.rotate) {
+      return this.generations.prepareNext(peek().u32()).then(() => undefined);
+    }
     if (this.generations.memoryBytes < replayMemoryBytesMax) return undefined;
     return this.generations.current.flush();
   }
@@ -314,8 +321,8 @@ export class LogShard implements ShardMachine, ShardSource {
       this.counters.ttvsSkipped++;
       return;
     }
-    slab.learn(item.learned, timeUs);
-    this.#store(slab, item.stream, ttv);
+    const stream = this.#streamOf(slab, item, ttv);
+    this.#store(slab, stream, ttv);
     this.#interest.match(this.ordinal, ttv.topic, timeUs, this.#matched);
     const anybody = this.#matched.some((entry) => entry.uses.size > 0);
     if (!anybody) {
@@ -325,10 +332,17 @@ export class LogShard implements ShardMachine, ShardSource {
     const ref: TtvRef = {
       shard: this.number,
       generation: slab.generation,
-      stream: item.stream,
+      stream,
       timeUs,
     };
     this.#applied = { ...toPublicTtv(ttv), ref };
+  }
+
+  /** What an entry says of streams holds while all entries before it are there. */
+  #streamOf(slab: LogSlab, item: AppendItem, ttv: Ttv): number {
+    if (this.#isAfterLoss) return slab.relearn(item.learned, ttv);
+    slab.learn(item.learned, ttv.timeUs);
+    return item.stream;
   }
 
   #store(slab: LogSlab, stream: number, ttv: Ttv): void {

@@ -30,8 +30,13 @@ export interface ShardMachine {
   apply(kind: number, timeUs: number, body: ByteReader): void;
   /** After `apply` and the item's `done`: hand the change on to readers. */
   dispatch(timeUs: number): void;
-  /** Replay only: what must be ready before `apply` (a slab to be opened, memory to be freed). */
-  beforeReplay(kind: number, timeUs: number): Promise<void> | undefined;
+  /**
+   * Replay only: what must be ready before `apply` (a slab to be opened, memory to be freed).
+   * `peek` gives the body that `apply` will get.
+   */
+  beforeReplay(kind: number, peek: () => ByteReader): Promise<void> | undefined;
+  /** Replay only: entries in front of the next one are lost, and with them what they taught. */
+  entriesMissing(): void;
   /** Freezes what a checkpoint at this moment consists of. */
   capture(): CheckpointImage;
 }
@@ -138,12 +143,12 @@ export class Shard {
     // A log that ends below the checkpoint has lost nothing that is needed: it goes on above it.
     log.release(this.#appliedIndex);
     await log.replay(expected, async (entry) => {
-      if (entry.index > expected)
-        this.#parts.logger.warn("store.entries_missing", {
-          shard: this.number,
-          fromIndex: expected,
-          toIndex: entry.index - 1,
-        });
+      if (entry.index > expected) {
+        const { number: shard } = this;
+        const lost = { shard, fromIndex: expected, toIndex: entry.index - 1 };
+        this.#parts.logger.warn("store.entries_missing", lost);
+        machine.entriesMissing();
+      }
       expected = entry.index + 1;
       await this.#replayEntry(entry, machine);
     });
@@ -270,12 +275,13 @@ export class Shard {
       });
     }
     // The payload is a view of the log's buffer and `beforeReplay` may wait: keep a copy.
-    const reader = new ByteReader(Buffer.from(entry.payload));
+    const payload = Buffer.from(entry.payload);
+    const reader = new ByteReader(payload);
     let timeUs = reader.u64();
     while (reader.remaining > 0) {
       const kind = reader.u8();
       timeUs += reader.varint();
-      const ready = machine.beforeReplay(kind, timeUs);
+      const ready = machine.beforeReplay(kind, () => new ByteReader(payload, reader.offset));
       if (ready !== undefined) await ready;
       machine.apply(kind, timeUs, reader);
       this.#appliedUs = timeUs;

@@ -9,6 +9,7 @@ import type {
   Store,
   Subscriber,
   SubscriberPort,
+  TtvRef,
 } from "../../src/store/index.ts";
 
 export function appendRequest(
@@ -46,6 +47,7 @@ export type Received = {
   timeUs: number;
   filters: string[];
   shard: number;
+  ref: TtvRef;
 };
 
 /** A subscriber with a window that keeps what it got. */
@@ -71,7 +73,14 @@ export class Reader implements SubscriberPort<string> {
     this.room--;
     const { topic, timeUs } = ttv;
     const value = ttv.frame.toString();
-    this.received.push({ topic, value, timeUs, filters: [...matches], shard: ttv.ref.shard });
+    this.received.push({
+      topic,
+      value,
+      timeUs,
+      filters: [...matches],
+      shard: ttv.ref.shard,
+      ref: ttv.ref,
+    });
     return true;
   }
 

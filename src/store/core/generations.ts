@@ -67,15 +67,17 @@ export class GenerationTable {
 
   /**
    * Ends the current generation, if there is one, and begins the next: it takes times from `fromUs`
-   * on. REQUIRES: `fromUs` is above every time written so far.
+   * on. REQUIRES: `fromUs` is above every time written so far. A number is skipped where the entry
+   * of a rotation is lost.
    */
-  rotate(fromUs: number, layout: string): Generation {
+  rotate(fromUs: number, layout: string, number = this.#nextNumber): Generation {
+    assert(number >= this.#nextNumber, "numbers of generations grow");
     const before = this.current;
     if (before !== undefined) {
       assert(fromUs > before.fromUs, "a generation spans some time");
       this.#replace({ ...before, state: "sealing", toUs: fromUs });
     }
-    const number = this.#nextNumber++;
+    this.#nextNumber = number + 1;
     const next: Generation = {
       ...{ number, layout, fromUs, toUs: undefined, state: "current" },
       streams: new Map(),

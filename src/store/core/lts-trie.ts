@@ -104,6 +104,17 @@ export class LtsTrie {
     return record.kind === "edge" ? this.#addEdge(record) : this.#addStream(record);
   }
 
+  /** Whether the record adds something and contradicts nothing. */
+  fits(record: LtsRecord): boolean {
+    if (record.kind === "stream") {
+      return this.#nodes.get(record.node)?.stream === 0 && !this.#streams.has(record.stream);
+    }
+    const parent = this.#nodes.get(record.parent);
+    if (parent === undefined || this.#nodes.has(record.node)) return false;
+    if (parent.id === mainCatchAll || parent.id === dollarCatchAll) return false;
+    return childOf(parent, record.word) === undefined && !isBlocked(parent, record.word);
+  }
+
   /** REQUIRES: `record` is the last one applied that has not been undone. */
   undo(record: LtsRecord): void {
     if (record.kind === "edge") this.#removeEdge(record);
@@ -141,8 +152,10 @@ export class LtsTrie {
       parent.plus = node;
       for (let at = parent; at.parent !== undefined; at = at.parent) at.parent.model ??= at;
     } else {
-      const blocked = parent.plus !== undefined && parent.plus.streamsWithin > 0;
-      assert(!blocked, `an exact edge beside a "+" in use would move topics`);
+      assert(
+        !isBlocked(parent, record.word),
+        `an exact edge beside a "+" in use would move topics`,
+      );
       parent.children ??= new Map();
       parent.children.set(record.word, node);
     }
@@ -190,6 +203,11 @@ export class LtsTrie {
     this.#nextStream--;
     for (let at: LtsNode | undefined = node; at !== undefined; at = at.parent) at.streamsWithin--;
   }
+}
+
+/** An exact edge beside a "+" in use. */
+function isBlocked(parent: LtsNode, word: string): boolean {
+  return word !== "+" && parent.plus !== undefined && parent.plus.streamsWithin > 0;
 }
 
 export function edgeBytes(word: string): number {

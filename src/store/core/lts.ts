@@ -89,6 +89,10 @@ export class Lts {
     return this.#trie.sizeBytes;
   }
 
+  get streams(): Iterable<number> {
+    return this.#trie.streams();
+  }
+
   /** Topics whose place is remembered. */
   get cachedCount(): number {
     return this.#cache.size;
@@ -146,6 +150,25 @@ export class Lts {
         this.#add(record);
       }
     }
+  }
+
+  /**
+   * After a loss of entries: takes what fits of the records, learns the topic where it has no place
+   * then, and returns all that is new. Numbers may differ from those that were lost; no topic moves.
+   * REQUIRES: nothing is pending.
+   */
+  relearn(records: readonly LtsRecord[], topic: string): LtsRecord[] {
+    assert(this.#pending.length === 0, "entries are lost before a leader learns");
+    const learned: LtsRecord[] = [];
+    for (const record of records) {
+      if (!this.#trie.fits(record)) continue;
+      this.#add(record);
+      learned.push(record);
+    }
+    const own: LtsRecord[] = [];
+    this.place(topic, own);
+    this.apply(own);
+    return [...learned, ...own];
   }
 
   /** Takes back what `place` learned for an entry that was refused. REQUIRES: nothing later. */

@@ -261,6 +261,10 @@ export class MapShard implements MapShardFace, ShardMachine {
     for (const resolve of waiting) resolve();
   }
 
+  entriesMissing(): void {
+    // Values are absolute: no entry relies on an earlier one.
+  }
+
   beforeReplay(): Promise<void> | undefined {
     return this.#slab.room();
   }

@@ -106,9 +106,8 @@ export class Generations {
   // -------------------------------------------------------------- rotation and drop
 
   /** Opens an empty slab for the next generation, so that applying the rotation needs no wait. */
-  async prepareNext(): Promise<LogSlab> {
+  async prepareNext(number = this.#table.nextNumber): Promise<LogSlab> {
     if (this.#prepared !== undefined) return this.#prepared.slab;
-    const number = this.#table.nextNumber;
     const path = this.#pathOf(number);
     // A rotation that was never checkpointed may have left a folder.
     await this.#removeFolder(path);
@@ -133,8 +132,8 @@ export class Generations {
 
   applyRotate(number: number, timeUs: number, records: readonly LtsRecord[]): void {
     const prepared = assertPresent(this.#prepared, "a rotation is prepared before it is applied");
-    const generation = this.#table.rotate(timeUs, layoutName);
-    assert(generation.number === number, "generations are numbered by their rotations");
+    assert(prepared.slab.generation === number, "the generation that begins is the prepared one");
+    this.#table.rotate(timeUs, layoutName, number);
     this.#prepared = undefined;
     this.current.end(timeUs);
     const led = this.#cooking === prepared.slab;
@@ -236,15 +235,18 @@ export class Generations {
   }
 
   async fetch(ref: TtvRef): Promise<Ttv | undefined> {
-    const generation = this.#table.readable().find((each) => each.number === ref.generation);
-    if (generation === undefined) return undefined;
-    const slab = this.#slabs.get(ref.generation) ?? (await this.#openSealed(generation));
-    const found = await slab.next(ref.stream, ref.timeUs - 1);
-    if (found === undefined) return undefined;
-    const batch = found.kind === "memory" ? found.batch : await slab.read(ref.stream, found.row);
-    const at = indexAfter(batch, ref.timeUs - 1);
-    if (at >= batch.count || batch.timeUs(at) !== ref.timeUs) return undefined;
-    return ttvAt(batch, slab.structureOf(ref.stream), at);
+    // The time decides: a rotation whose entry was lost leaves its TTVs to the generation before.
+    const generation = this.#table.place(ref.timeUs);
+    if (generation === "dropped" || generation === "none") return undefined;
+    const slab = this.#slabs.get(generation.number) ?? (await this.#openSealed(generation));
+    const found = await fetchFrom(slab, ref.stream, ref.timeUs);
+    if (found !== undefined) return found;
+    // After a loss its topic may have been learned anew, under another stream.
+    for (const stream of slab.streams) {
+      const elsewhere = await fetchFrom(slab, stream, ref.timeUs);
+      if (elsewhere !== undefined) return elsewhere;
+    }
+    return undefined;
   }
 
   async close(): Promise<void> {
@@ -408,6 +410,15 @@ export class Generations {
     // Its row stays in the store until then; a start in between counts it twice, as an estimate.
     this.#dropped.delete(first as number);
   }
+}
+
+async function fetchFrom(slab: LogSlab, stream: number, timeUs: number): Promise<Ttv | undefined> {
+  const found = await slab.next(stream, timeUs - 1);
+  if (found === undefined) return undefined;
+  const batch = found.kind === "memory" ? found.batch : await slab.read(stream, found.row);
+  const at = indexAfter(batch, timeUs - 1);
+  if (at >= batch.count || batch.timeUs(at) !== timeUs) return undefined;
+  return ttvAt(batch, slab.structureOf(stream), at);
 }
 
 async function readTable(store: ShardStore): Promise<GenerationTable> {

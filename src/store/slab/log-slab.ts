@@ -6,7 +6,7 @@
 // which it becomes findable on disk; `blocks` never holds a block without all earlier ones of its
 // stream being written before it; nothing is overwritten.
 
-import { assert, type Logger, toError } from "../../base/index.ts";
+import { assert, assertPresent, type Logger, toError } from "../../base/index.ts";
 import type { TopicFilter } from "../../topic/index.ts";
 import type { Lts, PlannedStream } from "../core/lts.ts";
 import type { LtsRecord } from "../core/lts-trie.ts";
@@ -81,6 +81,15 @@ export class LogSlab implements SlabSource {
     if (records.length === 0) return;
     this.lts.apply(records);
     this.remember(records, timeUs);
+  }
+
+  /**
+   * Like `learn`, where entries before this one are lost: takes of the records what fits, learns
+   * the topic anew where that is not enough, and returns its stream.
+   */
+  relearn(records: readonly LtsRecord[], ttv: Ttv): number {
+    this.remember(this.lts.relearn(records, ttv.topic), ttv.timeUs);
+    return assertPresent(this.lts.lookup(ttv.topic), "a learned topic has its place").stream;
   }
 
   /** Records that the trie has already: what a generation begins with. */
@@ -197,6 +206,10 @@ export class LogSlab implements SlabSource {
 
   plan(filter: TopicFilter): PlannedStream[] {
     return this.lts.plan(filter);
+  }
+
+  get streams(): Iterable<number> {
+    return this.lts.streams;
   }
 
   structureOf(stream: number): Structure {

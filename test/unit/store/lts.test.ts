@@ -316,6 +316,40 @@ describe("records", () => {
   });
 });
 
+describe("after a loss of entries", () => {
+  test("every topic that is left has a place, keeps it, and is found by its filters", () => {
+    for (let seed = 0; seed < 30; seed++) {
+      const random = new SeededRandom(`lost ${seed}`);
+      const word = () => random.pick(["a", "b", "c", "d", "e", "f"]);
+      const streamsMax = random.pick([8, 256]);
+      const settings: Partial<LtsSettings> = { thresholds: [3, 2], streamsMax };
+      const leader = lts(settings);
+      const trie = lts(settings);
+      const places = new Map<string, number>();
+      for (let entry = 0; entry < 120; entry++) {
+        const topic = Array.from({ length: random.between(1, 4) }, word).join("/");
+        const learned: LtsRecord[] = [];
+        leader.place(topic, learned);
+        if (random.chance(0.2)) continue;
+        trie.relearn(learned, topic);
+        const stream = trie.lookup(topic)?.stream ?? 0;
+        expect(stream).toBe(places.get(topic) ?? stream);
+        places.set(topic, stream);
+      }
+      for (const [topic, stream] of places) {
+        for (const filter of [topic, "#"]) {
+          const plan = trie.plan(parseTopicFilter(filter));
+          expect(plan.map((each) => each.stream)).toContain(stream);
+        }
+      }
+      const copy = loadLts({ ...ltsSettingsDefault, ...settings }, trie.records());
+      expect([...places.keys()].map((topic) => copy.lookup(topic)?.stream)).toEqual([
+        ...places.values(),
+      ]);
+    }
+  });
+});
+
 describe("inheritance", () => {
   test("varying paths are kept with fresh stream numbers, plain ones are learned anew", () => {
     const settings = { ...ltsSettingsDefault, thresholds: [5, 1, 5] as const };
