@@ -41,6 +41,8 @@ export class EvidenceTable {
   /** Row key (latin1) -> present after the next checkpoint. */
   #dirty = new Map<string, boolean>();
   #flushing: Map<string, boolean> | undefined;
+  /** Checkpoints that moved changes into rows. */
+  #commitCount = 0;
 
   constructor(store: ShardStore) {
     this.#store = store;
@@ -139,19 +141,34 @@ export class EvidenceTable {
   finish(committed: boolean): void {
     const rows = assertPresent(this.#flushing, "finish without capture");
     this.#flushing = undefined;
-    if (committed) return;
+    if (committed) {
+      this.#commitCount++;
+      return;
+    }
     // Newer changes win over what could not be written.
     this.#dirty = new Map([...rows, ...this.#dirty]);
   }
 
+  /**
+   * A scan sees the rows of its begin: what a checkpoint moved from memory into rows meanwhile would
+   * be in neither, and a repeat be taken for new. Then it is done again.
+   */
   async #loadIds(publisher: string, incarnation: number): Promise<number[]> {
     const prefix = rowPrefixOf(publisher, incarnation);
-    const ids = new Set<number>();
-    await this.#store.scan(prefix, (key) => {
-      ids.add(key.readUInt16BE(key.length - 2));
-    });
-    // Read after the scan: what a checkpoint wrote meanwhile is in both.
-    const prefixName = prefix.toString("latin1");
+    for (;;) {
+      const ids = new Set<number>();
+      const commitCount = this.#commitCount;
+      await this.#store.scan(prefix, (key) => {
+        ids.add(key.readUInt16BE(key.length - 2));
+      });
+      if (commitCount !== this.#commitCount) continue;
+      this.#addChanges(prefix.toString("latin1"), ids);
+      return [...ids].sort((a, b) => a - b);
+    }
+  }
+
+  /** What changed since the last checkpoint goes over what stands in rows. */
+  #addChanges(prefixName: string, ids: Set<number>): void {
     for (const rows of [this.#flushing, this.#dirty]) {
       for (const [name, present] of rows ?? []) {
         if (!name.startsWith(prefixName)) continue;
@@ -160,7 +177,6 @@ export class EvidenceTable {
         else ids.delete(id);
       }
     }
-    return [...ids].sort((a, b) => a - b);
   }
 
   #owner(publisher: string, claim: PublisherClaim): Owner {
