@@ -15,7 +15,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { constants } from "node:os";
-import { dirname, join } from "node:path";
+import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 
 export const root = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -93,8 +93,12 @@ function install() {
 
 function isBuilt() {
   const built = timeOf(buildStamp);
-  const sources = [join(root, "package.json"), join(root, "tsconfig.json"), ...filesUnder("src")];
-  return sources.every((file) => timeOf(file) < built);
+  // Folders count too: a renamed file keeps its time, its folder does not.
+  const sources = [
+    ...["package.json", "tsconfig.json", "src"].map((name) => join(root, name)),
+    ...entriesUnder("src").map(pathOf),
+  ];
+  return sources.every((path) => timeOf(path) < built);
 }
 
 export function build() {
@@ -106,9 +110,22 @@ export function build() {
     "-p",
     join(root, "tsconfig.json"),
   ]);
+  removeOrphans();
   linkMain();
   writeFileSync(buildStamp, "");
   utimesSync(buildStamp, startedAt, startedAt);
+}
+
+// The compiler leaves the output of a source that is gone: it would be tested and packed.
+function removeOrphans() {
+  for (const entry of entriesUnder("dist")) {
+    const path = pathOf(entry);
+    const match = /^(.*?)(?:\.d)?\.(c?)[jt]s(?:\.map)?$/.exec(path);
+    if (!entry.isFile() || match === null) continue;
+    const [, stem, kind] = match;
+    const source = `${join(root, "src", relative(join(root, "dist"), stem))}.${kind}ts`;
+    if (!existsSync(source)) rmSync(path);
+  }
 }
 
 // `node dist/cli/main.js` has to start as CommonJS (see src/cli/main.cts) in a package of ES modules:
@@ -124,11 +141,12 @@ function linkMain() {
   }
 }
 
-function filesUnder(folder) {
-  const entries = readdirSync(join(root, folder), { recursive: true, withFileTypes: true });
-  return entries
-    .filter((entry) => entry.isFile())
-    .map((entry) => join(entry.parentPath, entry.name));
+function entriesUnder(folder) {
+  return readdirSync(join(root, folder), { recursive: true, withFileTypes: true });
+}
+
+function pathOf(entry) {
+  return join(entry.parentPath, entry.name);
 }
 
 function timeOf(file) {
@@ -159,7 +177,17 @@ export function become(args, environment = {}) {
       if (!(signal === "SIGINT" && process.stdin.isTTY)) child.kill(signal);
     });
   }
+  if (process.env.npm_lifecycle_event !== undefined) stopWithNpm(child);
   child.on("exit", (code, signal) => {
     process.exit(code ?? 128 + (constants.signals[signal] ?? 0));
   });
+}
+
+// npm passes a signal to the shell between us, which dies of it and tells nobody: without npm's shell
+// the program would run on unseen.
+function stopWithNpm(child) {
+  const shell = process.ppid;
+  setInterval(() => {
+    if (process.ppid !== shell) child.kill("SIGTERM");
+  }, 250).unref();
 }

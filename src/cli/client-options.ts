@@ -1,5 +1,6 @@
 // The flags that `pub` and `sub` share, spelled as Mosquitto's clients spell them.
 
+import type { TopicFault, TopicLimits } from "../topic/index.ts";
 import type { CommandInput, OptionSpec, Options } from "./command.ts";
 import { cliErrors } from "./errors.ts";
 import type { ClientOptions, Qos } from "./mqtt-client.ts";
@@ -30,6 +31,9 @@ export function clientOptionsOf(
   const expiry = options.whole("sessionExpiry", "-x", [0, uint32Max]);
   if (expiry !== undefined && version !== 5) {
     throw cliErrors.usage({ reason: "-x needs MQTT 5 (-V 5)" });
+  }
+  if (version !== 5 && options.has("pw") && !options.has("username")) {
+    throw cliErrors.usage({ reason: "before MQTT 5, -P needs -u" });
   }
   // In 3.1.1 a session that is not clean lives on by itself; in 5 it has to be asked for.
   const wished = expiry ?? (session.isClean ? undefined : uint32Max);
@@ -73,4 +77,15 @@ export function qosOf(options: Options): Qos {
 export function timeoutMsOf(options: Options): number | undefined {
   const seconds = options.whole("timeout", "-W", [1, 1_000_000]);
   return seconds === undefined ? undefined : seconds * 1000;
+}
+
+/** How deep a topic may be is the broker's to say. */
+export const anyDepth: TopicLimits = {
+  levelsMax: Number.POSITIVE_INFINITY,
+  controlCharacters: "allow",
+};
+
+/** `wildcard_not_alone` as people write it. */
+export function words(fault: TopicFault): string {
+  return fault.replaceAll("_", " ");
 }

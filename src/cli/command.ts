@@ -56,6 +56,8 @@ export type Io = {
   };
   /** Ends the process at once. */
   exitNow(code: number): void;
+  /** As kill -9 would. */
+  killNow(): void;
 };
 
 /** Parsed flags by their long name in camelCase, with typed reading. */

@@ -9,6 +9,7 @@ import {
   readSecretFile,
 } from "../node/index.ts";
 import type { CommandInput, OptionSpec } from "./command.ts";
+import { cliErrors } from "./errors.ts";
 
 export const configOptions: readonly OptionSpec[] = [
   { flags: "--config <file>", doc: "configuration file (YAML)" },
@@ -16,18 +17,22 @@ export const configOptions: readonly OptionSpec[] = [
   { flags: "--data <dir>", doc: "data directory (data.dir)" },
   { flags: "--host <address>", doc: "address to bind (listeners.tcp.host)" },
   { flags: "--port <port>", doc: "port for MQTT, 0 for any (listeners.tcp.port)" },
-  { flags: "--admin-port <port|off>", doc: "port for administration (admin.port)" },
+  { flags: "--admin-port <port|off>", doc: "port for administration; this version has none: off" },
 ];
 
 const shorthands = [
   ["data", "--data", ["data", "dir"]],
   ["host", "--host", ["listeners", "tcp", "host"]],
   ["port", "--port", ["listeners", "tcp", "port"]],
-  ["adminPort", "--admin-port", ["admin", "port"]],
 ] as const;
 
-/** @throws CONFIG_INVALID, CONFIG_FILE_UNREADABLE. */
+/** @throws CLI_USAGE, CONFIG_INVALID, CONFIG_FILE_UNREADABLE. */
 export function configOf({ options, io }: CommandInput, file = options.text("config")): Config {
+  const adminPort = options.text("adminPort") ?? "off";
+  if (adminPort !== "off") {
+    const reason = "this version has no administration API; only off is possible";
+    throw cliErrors.usage({ reason: `--admin-port ${adminPort}: ${reason}` });
+  }
   const flags: Assignment[] = [];
   for (const [name, label, path] of shorthands) {
     const text = options.text(name);

@@ -22,6 +22,9 @@ const io: Io = {
     process.stderr.write(text);
   },
   exitNow: (code) => process.exit(code),
+  killNow: () => {
+    process.kill(process.pid, "SIGKILL");
+  },
 };
 
 // A reader that has seen enough (`| head -1`) is no fault.

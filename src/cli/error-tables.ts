@@ -8,9 +8,13 @@ import {
   type ErrorRow,
   networkErrors,
 } from "../base/index.ts";
+import { brokerErrors } from "../broker/index.ts";
 import { kvErrors } from "../kv/index.ts";
 import { logErrors } from "../log/index.ts";
+import { mqttErrors } from "../mqtt/index.ts";
 import { configErrors, nodeErrors } from "../node/index.ts";
+import { raftErrors } from "../raft/index.ts";
+import { sessionErrors } from "../session/index.ts";
 import { storeErrors } from "../store/index.ts";
 import { topicErrors } from "../topic/index.ts";
 import { cliErrors } from "./errors.ts";
@@ -22,7 +26,11 @@ const tables: ReadonlyArray<Readonly<Record<string, ErrorFactory>>> = [
   topicErrors,
   kvErrors,
   logErrors,
+  mqttErrors,
+  raftErrors,
   storeErrors,
+  sessionErrors,
+  brokerErrors,
   configErrors,
   nodeErrors,
   cliErrors,

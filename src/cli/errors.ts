@@ -25,7 +25,13 @@ export const cliErrors = defineErrors({
     code: "CLI_CONNECTION_LOST",
     kind: "retry",
     message: "connection to {address} lost: {reason}",
-    help: "The broker or the network ended the connection. `sub` with a fixed -i and -c comes back by itself.",
+    help: "The broker or the network ended it. `sub` with -i and -c comes back by itself.",
+  },
+  disconnected: {
+    code: "CLI_DISCONNECTED",
+    kind: "invalid",
+    message: "{address} ended the connection: {reason}",
+    help: "The broker does not want this client any more, or another one took its client id.",
   },
   publishRefused: {
     code: "CLI_PUBLISH_REFUSED",

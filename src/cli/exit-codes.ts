@@ -24,6 +24,9 @@ export const exitCodeHelp: Readonly<Record<keyof typeof exitCodes, string>> = {
   ourBug: "a fault of Flagstone itself; please report it",
 };
 
+/** Rooms below the broker: what leaves them ends a start, or a node that had started. */
+const storageRooms = ["DISK_", "KV_", "LOG_", "STORE_", "SESSION_"];
+
 const byCode: ReadonlyArray<readonly [prefix: string, exit: ExitCode]> = [
   ["CLI_USAGE", exitCodes.usage],
   ["CLI_FILE_UNREADABLE", exitCodes.usage],
@@ -32,7 +35,6 @@ const byCode: ReadonlyArray<readonly [prefix: string, exit: ExitCode]> = [
   ["CONFIG_", exitCodes.badConfiguration],
   ["NODE_FAILED", exitCodes.storageFailed],
   ["NODE_", exitCodes.cannotStartOrReach],
-  ["DISK_", exitCodes.storageFailed],
 ];
 
 /** The exit code for an error that ends a command. Anything without a code is our bug. */
@@ -40,6 +42,8 @@ export function exitCodeOf(error: unknown): ExitCode {
   if (!(error instanceof CodedError)) return exitCodes.ourBug;
   const found = byCode.find(([prefix]) => error.code.startsWith(prefix));
   if (found !== undefined) return found[1];
-  if (error.kind === "internal") return exitCodes.ourBug;
-  return error.kind === "corrupt" ? exitCodes.cannotStartOrReach : exitCodes.failed;
+  const isStorage = storageRooms.some((room) => error.code.startsWith(room));
+  if (isStorage && error.kind === "internal") return exitCodes.storageFailed;
+  if (isStorage) return exitCodes.cannotStartOrReach;
+  return error.kind === "internal" ? exitCodes.ourBug : exitCodes.failed;
 }

@@ -4,7 +4,7 @@
 
 import { Command as Commander, CommanderError, Option } from "commander";
 import { type Command, type CommandFamily, type Io, type OptionSpec, Options } from "./command.ts";
-import { commandRows } from "./commands/index.ts";
+import { commandRows } from "./commands/rows.ts";
 import { exitCodes } from "./exit-codes.ts";
 import { reportError } from "./report.ts";
 

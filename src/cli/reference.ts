@@ -1,7 +1,7 @@
 // docs/reference/cli.md and errors.md out of the commands and the error tables.
 
 import type { Command, CommandFamily } from "./command.ts";
-import { commandRows } from "./commands/index.ts";
+import { commandRows } from "./commands/rows.ts";
 import { errorRows, kindHelp } from "./error-tables.ts";
 import { exitCodeHelp, exitCodes } from "./exit-codes.ts";
 

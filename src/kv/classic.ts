@@ -77,8 +77,37 @@ async function openLevel(path: string, options: KvOptions, parts: Parts): Promis
   } catch (error) {
     throw levelError(path, error);
   }
+  try {
+    // LevelDB does not sync a manifest that it has just begun: after a power cut a store that was
+    // made and written with `sync` might not open.
+    await syncFiles(parts.disk, path, /^(MANIFEST-\d+|CURRENT)$/);
+  } catch (error) {
+    await level.close();
+    throw levelError(path, error);
+  }
   openPaths.add(path);
   return new ClassicKv(path, level, parts);
+}
+
+// A log that vanished since it was listed is part of a table by now, and LevelDB removes logs only
+// after table and manifest are synced. The folder goes last: it names files made meanwhile.
+async function syncFiles(disk: Disk, folder: string, names: RegExp): Promise<void> {
+  const entries = (await disk.list(folder)).filter((entry) => names.test(entry.name));
+  await Promise.all(entries.map((entry) => syncFile(disk, joinPath(folder, entry.name))));
+  await disk.syncDir(folder);
+}
+
+async function syncFile(disk: Disk, path: string): Promise<void> {
+  try {
+    const file = await disk.open(path, "read");
+    try {
+      await syncFully(file);
+    } finally {
+      await file.close();
+    }
+  } catch (error) {
+    if (!isCodedError(error, "DISK_NOT_FOUND")) throw error;
+  }
 }
 
 async function destroyLevel(path: string, disk: Disk): Promise<void> {
@@ -153,7 +182,9 @@ class ClassicKv implements Kv {
   }
 
   sync(): Promise<void> {
-    return this.#writes.runBeside(() => guarded(this.path, this.#syncLogs()));
+    return this.#writes.runBeside(() =>
+      guarded(this.path, syncFiles(this.#disk, this.path, /\.log$/)),
+    );
   }
 
   approximateBytes(range: KvRange): Promise<number> {
@@ -173,28 +204,6 @@ class ClassicKv implements Kv {
       await guarded(this.path, this.#level.close());
     } finally {
       openPaths.delete(this.path);
-    }
-  }
-
-  // A log that vanished since it was listed is part of a table by now, and LevelDB removes logs
-  // only after table and manifest are synced. The folder goes last: it names logs made meanwhile.
-  async #syncLogs(): Promise<void> {
-    const entries = await this.#disk.list(this.path);
-    const logs = entries.filter((entry) => entry.name.endsWith(".log"));
-    await Promise.all(logs.map((entry) => this.#syncLog(joinPath(this.path, entry.name))));
-    await this.#disk.syncDir(this.path);
-  }
-
-  async #syncLog(path: string): Promise<void> {
-    try {
-      const file = await this.#disk.open(path, "read");
-      try {
-        await syncFully(file);
-      } finally {
-        await file.close();
-      }
-    } catch (error) {
-      if (!isCodedError(error, "DISK_NOT_FOUND")) throw error;
     }
   }
 

@@ -43,7 +43,7 @@ export const logErrors = defineErrors({
     code: "LOG_RECORD_UNREADABLE",
     kind: "corrupt",
     message: "the log cannot be read in {path} at byte {offset}: {reason}",
-    help: "Bytes changed while the node ran. Restart: recovery sets the damage aside and reports it.",
+    help: "Bytes changed while the node ran. Restart: recovery reports the damage and goes on.",
   },
   versionUnknown: {
     code: "LOG_VERSION_UNKNOWN",

@@ -212,26 +212,35 @@ export function writeRecord(into: Buffer, at: number, record: LogRecord): number
   return at + recordHeaderBytes + payload.length;
 }
 
-/** Records of a block whose CRC was right; payloads are views. Undefined when it is malformed. */
-export function decodeBlock(bytes: Buffer): LogRecord[] | undefined {
+/**
+ * Records of a block whose CRC was right, all or those of one shard; payloads are views.
+ * @returns undefined when it is malformed.
+ */
+export function decodeBlock(bytes: Buffer, shard?: number): LogRecord[] | undefined {
   const records: LogRecord[] = [];
   let at = 0;
   while (at < bytes.length) {
     if (bytes.length - at < recordHeaderBytes) return undefined;
     const end = at + recordHeaderBytes + bytes.readUInt32BE(at);
     if (end > bytes.length) return undefined;
-    records.push({
-      shard: bytes.readUInt32BE(at + 4),
-      epoch: bytes.readUInt32BE(at + 8),
-      index: readSafeU64(bytes, at + 12),
-      term: readSafeU64(bytes, at + 20),
-      kind: bytes[at + 28] as number,
-      version: bytes.readUInt16BE(at + 30),
-      payload: bytes.subarray(at + recordHeaderBytes, end),
-    });
+    if (shard === undefined || bytes.readUInt32BE(at + 4) === shard) {
+      records.push(decodeRecord(bytes, at, end));
+    }
     at = end;
   }
   return records;
+}
+
+function decodeRecord(bytes: Buffer, at: number, end: number): LogRecord {
+  return {
+    shard: bytes.readUInt32BE(at + 4),
+    epoch: bytes.readUInt32BE(at + 8),
+    index: readSafeU64(bytes, at + 12),
+    term: readSafeU64(bytes, at + 20),
+    kind: bytes[at + 28] as number,
+    version: bytes.readUInt16BE(at + 30),
+    payload: bytes.subarray(at + recordHeaderBytes, end),
+  };
 }
 
 function writeU64(into: Buffer, value: number, at: number): void {

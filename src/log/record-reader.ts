@@ -98,10 +98,9 @@ async function readFlush(
   const { segment } = part;
   for await (const { bytes, offset } of readBlocks(reader, flush, segment.seed)) {
     if (segment.badBlocks.has(offset)) continue;
-    const records = bytes === undefined ? undefined : decodeBlock(bytes);
+    const records = bytes === undefined ? undefined : decodeBlock(bytes, part.shard);
     if (records === undefined) throw unreadable(segment, offset, "a block fails its checksum");
     for (const record of records) {
-      if (record.shard !== part.shard) continue;
       if (record.index < part.firstIndex || record.index > part.lastIndex) continue;
       const visited = visit(record);
       if (visited !== undefined) await visited;

@@ -73,14 +73,20 @@ export function dataEnd(segment: { readonly sizeBytes: number }): number {
 }
 
 /**
- * The volume has no space, or the process no descriptor, at this moment: both pass, and neither says
- * anything about bytes already written.
+ * The volume has no space, or the process no descriptor, at this moment: both pass, and neither
+ * says anything about bytes already written.
  */
 export function isSpaceError(error: unknown): boolean {
   if (isCodedError(error, "DISK_FULL")) return true;
   if (!isCodedError(error)) return false;
   return error.details.errno === "EMFILE" || error.details.errno === "ENFILE";
 }
+
+/**
+ * Size of a first segment that is needed at once and not there: filling one of the full size would
+ * make the start wait. It is removed after use.
+ */
+const starterBytes = 4 * 1024 * 1024;
 
 const probeDelayMsMin = 250;
 const probeDelayMsMax = 10_000;
@@ -142,7 +148,7 @@ export class SegmentPool {
     return this.#ready !== undefined;
   }
 
-  /** Takes over what a former process left. Free files of another size, or too many, are removed. */
+  /** Takes over what a former process left. Free files of another size, or too many, go. */
   async adopt(free: readonly FreeFile[], liveBytes: number, fileNumber: number): Promise<void> {
     this.#fileNumber = fileNumber;
     this.#fileBytes = liveBytes;
@@ -180,8 +186,7 @@ export class SegmentPool {
    * @throws DISK_FULL when there is no space; `onReady` tells when it is worth trying again.
    */
   async take(order: number, firstFlush: number, flushBytes: number): Promise<OpenSegment> {
-    const sizeBytes = Math.max(this.#settings.segmentBytes, flushBytes + 2 * segmentHeaderBytes);
-    const spare = await this.#spareOf(sizeBytes);
+    const spare = await this.#spareOf(flushBytes + 2 * segmentHeaderBytes);
     const id = this.#components.random.bytes(idBytes);
     const header = { id, order, firstFlush, sizeBytes: spare.sizeBytes };
     try {
@@ -238,8 +243,12 @@ export class SegmentPool {
     }
   }
 
-  async #spareOf(sizeBytes: number): Promise<Spare> {
-    if (sizeBytes > this.#settings.segmentBytes) return this.#createLarge(sizeBytes);
+  async #spareOf(needBytes: number): Promise<Spare> {
+    const { segmentBytes } = this.#settings;
+    if (needBytes > segmentBytes) return this.#createNow(needBytes);
+    if (this.#isBare() && starterBytes < segmentBytes && needBytes <= starterBytes) {
+      return this.#createNow(starterBytes);
+    }
     if (this.#ready === undefined) {
       if (this.#full && this.#preparing === undefined) throw this.#noSpace();
       this.prepare();
@@ -251,7 +260,13 @@ export class SegmentPool {
     return spare;
   }
 
-  async #createLarge(sizeBytes: number): Promise<Spare> {
+  /** Nothing is ready, and nothing has been begun that is worth waiting for. */
+  #isBare(): boolean {
+    const isBegun = this.#ready !== undefined || this.#preparing !== undefined;
+    return !isBegun && this.#free.length === 0 && !this.#full;
+  }
+
+  async #createNow(sizeBytes: number): Promise<Spare> {
     try {
       return await this.#create(sizeBytes);
     } catch (error) {
@@ -317,7 +332,7 @@ export class SegmentPool {
     return spare;
   }
 
-  // Each step is synced by itself: a large heap of dirty pages would make the syncs of flushes wait.
+  // Each step is synced by itself: many dirty pages at once would make the syncs of flushes wait.
   async #fill(spare: Spare): Promise<void> {
     for (let at = 0; at < spare.sizeBytes; at += this.#zeros.length) {
       if (this.#stopped) throw logErrors.closed({ path: this.#dir });

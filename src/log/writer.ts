@@ -19,7 +19,7 @@ import {
 } from "./format.ts";
 import type { LogRecord } from "./types.ts";
 
-/** A block closes at this size: rot of one sector then costs about this much, CRC calls stay few. */
+/** A block closes at this size: rot of one sector costs about this much, CRC calls stay few. */
 const blockBytesTarget = 4096;
 
 export type GroupCaps = { readonly bytesMax: number; readonly recordsMax: number };

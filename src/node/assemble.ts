@@ -1,9 +1,10 @@
-// The seam between a node's shell and what it serves. `startNode` brings configuration, data
+// The seam between a node's shell and what it serves. `composeNode` brings configuration, data
 // directory and components; an `Assemble` builds the rooms above them (log, store, sessions,
 // broker), opens the listeners when they are ready to serve, and owns all of it until `close`.
 
 import type { Clock, CodedError, Disk, Logger, Network, Random } from "../base/index.ts";
 import type { KvDriver } from "../kv/index.ts";
+import type { Store } from "../store/index.ts";
 import type { Settings } from "./config/keys.ts";
 import type { DataDir } from "./data-dir.ts";
 
@@ -15,6 +16,8 @@ export type Components = {
   readonly kv: KvDriver;
   readonly network: Network;
   readonly logger: Logger;
+  /** Told the name of each phase that a room reaches: tests end the process there. */
+  readonly phase?: (name: string) => void;
 };
 
 export type AssembleContext = {
@@ -37,6 +40,8 @@ export type BoundListener = {
 
 export type Assembled = {
   readonly listeners: readonly BoundListener[];
+  /** What the node stores, for those who embed it. It belongs to the node. */
+  readonly store: Store;
   /** Stops accepting, lets clients go, flushes, closes; in this order and once. */
   close(): Promise<void>;
 };

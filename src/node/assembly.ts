@@ -1,24 +1,81 @@
-// What this version's nodes are assembled of. So far the listeners alone: no broker is plugged in,
-// so an accepted connection is closed at once and said in the log.
+// What this version's nodes are assembled of, bottom up: write-ahead log, store, sessions, broker,
+// listeners. Nothing listens before the log is replayed and all durable filters are loaded.
+//
+// The way down: listeners, clients (told 0x8B), sessions, a last checkpoint, store, log. A checkpoint
+// that fails there costs nothing but replay at the next start. The first failure of log or store
+// is the node's.
 
-import type { ByteConnection, ConnectionHandlers, Logger } from "../base/index.ts";
-import type { Assemble } from "./assemble.ts";
+import { Closer, type CodedError, isCodedError, type Logger, toError } from "../base/index.ts";
+import { createBroker } from "../broker/index.ts";
+import { openLog } from "../log/index.ts";
+import { createSessions } from "../session/index.ts";
+import { type LocalStore, openStore } from "../store/index.ts";
+import type { Assemble, AssembleContext, Assembled } from "./assemble.ts";
+import { nodeErrors } from "./errors.ts";
+import { closeAfterFailure } from "./failed-start.ts";
 import { openListeners } from "./listeners.ts";
+import {
+  brokerSettings,
+  dataPaths,
+  logSettings,
+  sessionSettings,
+  storeSettings,
+} from "./room-settings.ts";
 
-export const assembleNode: Assemble = async ({ settings, components }) => {
-  const { network, logger } = components;
-  const open = await openListeners(settings.listeners, network, (connection, listener) =>
-    turnAway(connection, listener, logger),
-  );
-  return { listeners: open.bound, close: () => open.close() };
+export const assembleNode: Assemble = async (context) => {
+  const closer = new Closer();
+  try {
+    return await assembleRooms(context, closer);
+  } catch (error) {
+    await closeAfterFailure(closer, context.components.logger);
+    throw error;
+  }
 };
 
-function turnAway(
-  connection: ByteConnection,
-  listener: string,
-  logger: Logger,
-): ConnectionHandlers {
-  logger.warn("node.connection_turned_away", { listener, remote: connection.remote });
-  connection.destroy();
-  return { onData: () => undefined, onDrain: () => undefined, onClose: () => undefined };
+async function assembleRooms(context: AssembleContext, closer: Closer): Promise<Assembled> {
+  const { settings, dataDir, components } = context;
+  const { clock, random, logger, disk, kv, network, phase } = components;
+  const paths = dataPaths(dataDir.path);
+  let isFailed = false;
+  const onFailure = (error: Error): void => {
+    isFailed = true;
+    context.fail(codedError(error));
+  };
+  const log = closer.own(
+    await openLog(logSettings(settings), { disk, clock, random, logger, onFailure }, paths.log),
+  );
+  const hooks = phase === undefined ? {} : { phase };
+  const store = closer.own(
+    await openStore(storeSettings(settings, paths), {
+      ...{ disk, kv, log, clock, logger, onFailure },
+      ...hooks,
+    }),
+  );
+  // Closed before the store: everything taken by then has come to rest.
+  closer.defer(() => (isFailed ? undefined : lastCheckpoint(store, logger)));
+  const broker = createBroker(brokerSettings(settings), {
+    ...{ network, clock, random, logger, store },
+    createSessions: (ports) =>
+      createSessions(sessionSettings(settings), { store, clock, logger, ...ports, ...hooks }),
+  });
+  await broker.load();
+  await store.start();
+  closer.own(broker);
+  broker.start();
+  const listeners = closer.own(
+    await openListeners(settings.listeners, network, (connection) => broker.accept(connection)),
+  );
+  return { listeners: listeners.bound, store, close: () => closer.close() };
+}
+
+function codedError(error: Error): CodedError {
+  return isCodedError(error) ? error : nodeErrors.failed({ reason: error.message }, error);
+}
+
+async function lastCheckpoint(store: LocalStore, logger: Logger): Promise<void> {
+  try {
+    await store.checkpoint();
+  } catch (error) {
+    logger.warn("node.last_checkpoint_failed", { error: toError(error) });
+  }
 }

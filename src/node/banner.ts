@@ -16,8 +16,6 @@ export type BannerFacts = {
   readonly freeBytes: number;
   readonly totalBytes: number;
   readonly fileSystem: string | undefined;
-  /** Groups whose acks do not wait for the disk. */
-  readonly intervalGroups: readonly string[];
   /** How this program was called: `flagstone` or `node dist/cli/main.js`. */
   readonly command: string;
   readonly readyMs: number;
@@ -35,7 +33,7 @@ export function bannerLines(facts: BannerFacts): string[] {
     ...shown.map(({ host, port }) => row("mqtt", `${address(host, port)}  (${audience(host)})`)),
     ...(rest > 0 ? [row("", `and ${rest} more`)] : []),
     row("data", `${facts.dataDir}  (${space(facts)})`),
-    row("durability", durability(facts.intervalGroups)),
+    row("durability", "acked means synced to disk"),
     ...(first === undefined ? [] : tryLines(facts.command, first)),
     readyLine(facts),
   ];
@@ -64,11 +62,6 @@ function audience(host: string): string {
 function space(facts: BannerFacts): string {
   const type = facts.fileSystem === undefined ? "" : `, ${facts.fileSystem}`;
   return `${describeSize(facts.freeBytes)} free of ${describeSize(facts.totalBytes)}${type}`;
-}
-
-function durability(intervalGroups: readonly string[]): string {
-  if (intervalGroups.length === 0) return "acked means synced to disk";
-  return `group ${intervalGroups.join(", ")}: acks do not wait for the disk (fsync: interval)`;
 }
 
 function tryLines(command: string, listener: { host: string; port: number }): string[] {

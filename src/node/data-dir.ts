@@ -21,6 +21,7 @@ import {
 } from "../base/index.ts";
 import { type Kv, type KvDriver, kvErrors } from "../kv/index.ts";
 import { nodeErrors } from "./errors.ts";
+import { closeAfterFailure } from "./failed-start.ts";
 
 /** Highest format of a data directory that this version reads and the one it writes. */
 export const dataFormat = 1;
@@ -56,11 +57,11 @@ export async function openDataDir(path: string, components: DataDirComponents): 
     refuseNewer(path, await readStamps(path, disk));
     const lock = await takeLock(path, components);
     try {
-      await probeWrite(disk, path);
-      const { stamp, isNew } = await readOrWriteStamp(path, components);
+      const { stamp, isNew, written } = await readOrWriteStamp(path, components);
+      if (written === 0) await probeWrite(disk, path);
       return { path, ...stamp, isNew, space, close: () => lock.close() };
     } catch (error) {
-      await closeAfter(lock, logger);
+      await closeAfterFailure(lock, logger);
       throw error;
     }
   } catch (error) {
@@ -90,6 +91,7 @@ function checkFileSystem(path: string, { type }: DiskSpace, logger: Logger): voi
 const harmless = new Set([
   lockName,
   probeName,
+  `${probeName}.new`,
   `${stampName}.new`,
   `${copyName}.new`,
   "lost+found",
@@ -139,23 +141,24 @@ function refuseNewer(path: string, files: StampFiles): void {
 async function readOrWriteStamp(
   path: string,
   { disk, random, logger }: DataDirComponents,
-): Promise<{ stamp: Stamp; isNew: boolean }> {
+): Promise<{ stamp: Stamp; isNew: boolean; written: number }> {
   const [main, copy] = await readStamps(path, disk);
   const intact = [main, copy].find((file): file is Stamp => typeof file === "object");
   if (intact === undefined && (main === "damaged" || copy === "damaged")) {
     throw nodeErrors.dataDirDamaged({ path });
   }
   const stamp = intact ?? { format: dataFormat, siteId: random.bytes(16).toString("hex") };
-  const wanted = [
+  const files = [
     [stampName, main],
     [copyName, copy],
   ] as const;
+  const wanted = files.filter(([, file]) => typeof file !== "object");
   for (const [name, file] of wanted) {
-    if (typeof file === "object") continue;
     if (file === "damaged") logger.warn("node.stamp_rebuilt", { path: joinPath(path, name) });
-    await replaceFile(disk, joinPath(path, name), Buffer.from(formatStamp(stamp)));
   }
-  return { stamp, isNew: intact === undefined };
+  const bytes = Buffer.from(formatStamp(stamp));
+  await Promise.all(wanted.map(([name]) => replaceFile(disk, joinPath(path, name), bytes)));
+  return { stamp, isNew: intact === undefined, written: wanted.length };
 }
 
 async function readStamp(disk: Disk, file: string): Promise<StampFile> {
@@ -180,15 +183,6 @@ export function parseStamp(text: string): Stamp | undefined {
 
 function checksum(body: string): string {
   return crc32(Buffer.from(body)).toString(16).padStart(8, "0");
-}
-
-async function closeAfter(lock: Kv, logger: Logger): Promise<void> {
-  try {
-    await lock.close();
-  } catch (error) {
-    // What made us close is the error the operator needs; this one only goes to the log.
-    logger.warn("node.lock_close_failed", { error: toError(error) });
-  }
 }
 
 function plainError(path: string, error: Error): CodedError {

@@ -1,12 +1,7 @@
 // The face of the composition root: what the launcher and embedding programs use.
-export type {
-  Assemble,
-  AssembleContext,
-  Assembled,
-  BoundListener,
-  Components,
-} from "./assemble.ts";
+export type { BoundListener, Components } from "./assemble.ts";
 export { address, type BannerFacts, bannerLines, isLoopback } from "./banner.ts";
+export { type ConfigChange, changesBetween, describeChange } from "./config/changes.ts";
 export { type Config, type ConfigSources, createSettings, readConfig } from "./config/config.ts";
 export type { Environment } from "./config/environment.ts";
 export { openConfigFile, readSecretFile } from "./config/files.ts";
@@ -19,8 +14,8 @@ export { noLimit } from "./config/schema.ts";
 export { showConfig } from "./config/show.ts";
 export { dataFormat } from "./data-dir.ts";
 export { configErrors, nodeErrors } from "./errors.ts";
-export { localComponents, startLocalNode } from "./local.ts";
+export { startNode } from "./local.ts";
 export { createLineWriter, createLogger, type LogLevel, type NodeLogger } from "./logger.ts";
-export { type RunningNode, startNode } from "./node.ts";
+export type { RunningNode } from "./node.ts";
 export { type SignalSource, watchSignals } from "./signals.ts";
 export { version } from "./version.ts";

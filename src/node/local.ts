@@ -1,31 +1,33 @@
-// A node on this machine: real clock, disk, LevelDB and network, assembled as this version is.
+// A node on this machine: real clock, disk, LevelDB and network, assembled as this version is. Each
+// component can be brought along instead, so that tests run the same node on a simulated machine.
 
-import {
-  type Logger,
-  nodeDisk,
-  nodeNetwork,
-  silentLogger,
-  systemClock,
-  systemRandom,
-} from "../base/index.ts";
+import { nodeDisk, nodeNetwork, silentLogger, systemClock, systemRandom } from "../base/index.ts";
 import { createClassicDriver } from "../kv/index.ts";
 import type { Components } from "./assemble.ts";
 import { assembleNode } from "./assembly.ts";
 import type { Settings } from "./config/keys.ts";
-import { type RunningNode, startNode } from "./node.ts";
+import { composeNode, type RunningNode } from "./node.ts";
 
-export function localComponents(logger: Logger = silentLogger): Components {
+/**
+ * Starts a node that listens when the promise resolves. Several may run in one process, each on its
+ * own data directory: `await startNode(createSettings({ data: { dir: "./data" } }))`.
+ *
+ * @throws NODE_* with a sentence for the operator, or what a room refused to start with.
+ */
+export function startNode(
+  settings: Settings,
+  components: Partial<Components> = {},
+): Promise<RunningNode> {
+  return composeNode(settings, { ...localComponents(), ...components }, assembleNode);
+}
+
+function localComponents(): Components {
   return {
     clock: systemClock,
     random: systemRandom,
     disk: nodeDisk,
     kv: createClassicDriver({ disk: nodeDisk }),
     network: nodeNetwork,
-    logger,
+    logger: silentLogger,
   };
-}
-
-/** @throws NODE_* with a sentence for the operator. */
-export function startLocalNode(settings: Settings, logger?: Logger): Promise<RunningNode> {
-  return startNode(settings, localComponents(logger), assembleNode);
 }

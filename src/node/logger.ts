@@ -19,6 +19,8 @@ export type LoggerOptions = {
 };
 
 export type NodeLogger = Logger & {
+  /** From the next line on. */
+  setLevel(level: LogLevel): void;
   /** Writes what is folded so far and pushes everything out; for the last moments of a process. */
   flush(): void;
 };
@@ -42,7 +44,7 @@ export function createLogger(options: LoggerOptions): NodeLogger {
     },
     destination,
   );
-  const threshold = levels.indexOf(options.level);
+  let threshold = levels.indexOf(options.level);
   const fold = new Fold(clock, (level, event, fields) => sink[level](fields, event));
   const at =
     (level: LogLevel) =>
@@ -55,6 +57,10 @@ export function createLogger(options: LoggerOptions): NodeLogger {
     warn: at("warn"),
     error: at("error"),
     flush: () => fold.flush(),
+    setLevel: (level) => {
+      threshold = levels.indexOf(level);
+      sink.level = level;
+    },
   };
 }
 

@@ -4,31 +4,37 @@
 // Order: data directory (checked and locked), then what `assemble` builds on it. Closing goes the
 // other way and gives the lock back last, also when the start fails half way.
 
-import { Closer, type CodedError, type Logger, toError } from "../base/index.ts";
+import { Closer, type CodedError, type Logger } from "../base/index.ts";
+import type { Store } from "../store/index.ts";
 import type { Assemble, BoundListener, Components } from "./assemble.ts";
 import type { Settings } from "./config/keys.ts";
 import { type DataDir, openDataDir } from "./data-dir.ts";
 import { nodeErrors } from "./errors.ts";
+import { closeAfterFailure } from "./failed-start.ts";
 
 export type RunningNode = {
   readonly settings: Settings;
   /** Bound addresses; a port of 0 is replaced by the one that was given. */
   readonly listeners: readonly BoundListener[];
+  readonly store: Store;
   readonly dataDir: Omit<DataDir, "close">;
-  /** From the call of `startNode` until everything accepts. */
+  /** From the call of `composeNode` until everything accepts. */
   readonly readyMs: number;
   /**
    * Resolves with the first error after which the node acknowledges nothing more; never otherwise.
    * Whoever started the node closes it then.
    */
   readonly failed: Promise<CodedError>;
-  /** Lets clients go, flushes and closes. Once; later calls get the same promise. */
+  /**
+   * Lets clients go, flushes and closes. Once; later calls get the same promise. Rejects, after all
+   * has been tried, with what did not close well.
+   */
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 };
 
 /** @throws NODE_* with a sentence for the operator, or what a room above refused to start with. */
-export async function startNode(
+export async function composeNode(
   settings: Settings,
   components: Components,
   assemble: Assemble,
@@ -46,6 +52,7 @@ export async function startNode(
     return {
       settings,
       listeners: assembled.listeners,
+      store: assembled.store,
       dataDir,
       readyMs,
       failed: failure.promise,
@@ -53,7 +60,7 @@ export async function startNode(
       [Symbol.asyncDispose]: () => closer.close(),
     };
   } catch (error) {
-    await closeFailedStart(closer, logger);
+    await closeAfterFailure(closer, logger);
     throw error;
   }
 }
@@ -78,13 +85,4 @@ function createFailure(logger: Logger): Failure {
       settle(nodeErrors.failed({ reason: error.message }, error));
     },
   };
-}
-
-async function closeFailedStart(closer: Closer, logger: Logger): Promise<void> {
-  try {
-    await closer.close();
-  } catch (error) {
-    // Why the start failed is what the operator needs; this one only goes to the log.
-    logger.warn("node.close_failed", { error: toError(error) });
-  }
 }

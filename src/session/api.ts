@@ -30,11 +30,16 @@ export interface SessionLink {
    * Encodes for this client and queues for sending.
    * - `sent`: queued;
    * - `too_large`: above the client's Maximum Packet Size: not sent, counts as completed;
-   * - `full`: the outbound buffer is at its brim: nothing was queued; `Session.drained` follows.
+   * - `full`: the outbound buffer is at its brim: nothing was queued; call `Session.drained` once
+   *   there is room. Never call back into the session from within.
    */
   publish(message: Ttv, delivery: Delivery): "sent" | "too_large" | "full";
   pubrel(packetId: number, reasonCode: number): void;
-  /** Ends the connection, with DISCONNECT and this reason in MQTT 5. No will unless told. */
+  /**
+   * Ends the connection, with DISCONNECT and this reason in MQTT 5: 0x8E taken over, 0x97 an
+   * expiry-0 session's queue is full. Then call `Session.detach` as for any lost connection: what
+   * becomes of the will is the session's business.
+   */
   end(reasonCode: number): void;
 }
 
@@ -58,7 +63,11 @@ export interface LiveTarget {
 
 /** Publishing on behalf of a client that is gone: wills. */
 export interface WillPublisher {
-  /** Runs the whole publish path (rights, retained, store, fan-out). Resolves when durable. */
+  /**
+   * Runs the whole publish path (rights, retained, store, fan-out). Resolves when durable. A
+   * rejection of kind `invalid` drops the will for good; after any other it is tried again. Called
+   * before `connect` resolves too: it must not wait for that connection.
+   */
   publishWill(will: Will, clientId: string, user: string | undefined): Promise<void>;
 }
 
@@ -123,11 +132,13 @@ export interface Sessions {
   /**
    * Creates, resumes or takes over. Everything that changed is durable when it resolves. A link
    * that was attached is ended with 0x8E first. Rejects with SESSION_USER_MISMATCH when the client
-   * id belongs to another user. Deliveries begin only with `Session.open()`.
+   * id belongs to another user: nothing has changed then. Deliveries begin only with
+   * `Session.open()`. Before the first QoS 2 publish of a durable session is appended, open its
+   * evidence with `Session.claim`.
    */
   connect(request: ConnectRequest, link: SessionLink): Promise<ConnectOutcome>;
   readonly retained: Retained;
-  /** Commits every pending checkpoint; no connection is attached any more. */
+  /** Detaches who is still attached (as `shutdown`) and commits everything. The store is next. */
   close(): Promise<void>;
   counts(): { readonly durable: number; readonly connected: number };
 }
@@ -140,8 +151,9 @@ export interface Session {
   /** The CONNACK is out: resends and deliveries may begin. */
   open(): void;
   /**
-   * One SUBSCRIBE. Resolves with what to answer per filter once everything is durable; then call
-   * `sendRetained` right after the SUBACK went out.
+   * One SUBSCRIBE. Resolves with what to answer per filter once everything is durable (0x97 or 0x83
+   * where it could not be made so); then call `sendRetained` right after the SUBACK went out. Rejects
+   * with SESSION_STOPPED when the connection has ended meanwhile. Filters are legal and not shared.
    */
   subscribe(subscriptions: readonly Subscription[]): Promise<readonly SubscribeResult[]>;
   /** True per filter that existed. Durable when it resolves. */
@@ -162,6 +174,7 @@ export interface Session {
 
 export type SubscribeResult = {
   readonly subscription: Subscription;
+  /** Granted QoS, or from 0x80 on a failure. */
   readonly reasonCode: number;
   /** The filter was not subscribed before (Retain Handling 1). */
   readonly isNew: boolean;

@@ -268,6 +268,7 @@ export interface Store {
   /** Applied commit time of every log shard: where a new filter starts. */
   tail(): Map<ShardNumber, number>;
 
+  /** Offers begin in a later turn of the event loop, without a `wake`. */
   subscribe<T>(options: SubscriberOptions<T>): Subscriber<T>;
   /** TTVs by reference, undefined where the body is gone. Order of the input. */
   fetch(refs: readonly TtvRef[]): Promise<Array<Ttv | undefined>>;

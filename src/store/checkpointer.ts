@@ -1,7 +1,8 @@
 // When checkpoints are taken: a shard's after so many log bytes or so long a dirty time, one at a
-// time over the whole process. A checkpoint that fails is tried again; until then the log keeps
-// what it covers, and that it fails is logged and counted by the shard. One that takes very long,
-// because its volume takes nothing, does not keep the other shards from theirs.
+// time over the whole process. What a start had to replay is checkpointed soon after it, so that a
+// process that keeps ending early neither replays ever more nor keeps ever more log.
+// A checkpoint that fails is tried again; until then the log keeps what it covers. One that takes
+// very long, because its volume takes nothing, does not keep the other shards from theirs.
 
 import { type Cancel, type Clock, type Logger, toError } from "../base/index.ts";
 import type { Shard } from "./shard.ts";
@@ -34,8 +35,10 @@ export class Checkpointer {
     this.#logger = logger;
   }
 
+  /** A shard that begins dirty was replayed: it is due at once. */
   watch(shard: Shard): void {
     this.#shards.add(shard);
+    if (shard.isDirty) this.#dirtySinceMs.set(shard, Number.NEGATIVE_INFINITY);
     if (this.#cancel === undefined && !this.#closed) this.#arm();
   }
 

@@ -30,7 +30,7 @@ import type {
 import { readLtsRecords, writeLtsRecords } from "./core/lts-codec.ts";
 import type { LtsRecord } from "./core/lts-trie.ts";
 import { type MissingSpan, nextMissing, sortSpans } from "./core/missing.ts";
-import { flagsOf, toPublicTtv } from "./deliverable.ts";
+import { flagsOf, toDeliverable, toPublicTtv } from "./deliverable.ts";
 import { storeErrors } from "./errors.ts";
 import {
   asCodedError,
@@ -323,11 +323,12 @@ export class LogShard implements ShardMachine, ShardSource {
     if (ttv !== undefined) {
       this.#applied = undefined;
       const receivers: UseOwner[] = [];
-      for (const entry of this.#matched.splice(0)) {
+      for (const entry of this.#matched) {
         for (const use of entry.uses) {
           if (use.subscriber.collect(use, this.number, timeUs)) receivers.push(use.subscriber);
         }
       }
+      this.#matched.length = 0;
       for (const receiver of receivers) receiver.offerLive(this.ordinal, ttv);
     }
     this.#dispatchedUs = timeUs;
@@ -385,7 +386,7 @@ export class LogShard implements ShardMachine, ShardSource {
       return;
     }
     const ref: TtvRef = { shard: this.number, generation: slab.generation, stream, timeUs };
-    this.#applied = { ...toPublicTtv(ttv), ref };
+    this.#applied = toDeliverable(ttv, ref);
   }
 
   #store(slab: LogSlab, item: AppendItem, ttv: Ttv): number {

@@ -61,6 +61,8 @@ export type StoreSettings = {
   readonly quarantineDir: string;
   /** Shards of a database made now; existing ones keep theirs. Default 4. */
   readonly shards: number;
+  /** Shards of `state`, where they differ. */
+  readonly stateShards?: number;
   readonly checkpoint: CheckpointPolicy;
   /** Memory of blocks that are not on disk yet; at its brim appends wait. Default 256 MiB. */
   readonly writeBufferBytesMax: number;
@@ -147,8 +149,8 @@ export class LocalStore implements Store {
   async openMaps(): Promise<void> {
     const [meta] = await this.#openMapDatabase(metaDatabase);
     const catalogue = assertPresent(meta, "meta has one shard");
-    const { shards } = this.#settings;
-    const state = await ensureDatabase(catalogue, "state", "map", shards);
+    const { shards, stateShards = shards } = this.#settings;
+    const state = await ensureDatabase(catalogue, "state", "map", stateShards);
     this.#messages = await ensureDatabase(catalogue, "messages", "log", shards);
     this.#stateShards = await this.#openMapDatabase(state);
     this.#interest = new InterestTable(
@@ -232,6 +234,8 @@ export class LocalStore implements Store {
     };
     const subscriber = new SubscriberState(parts, options as SubscriberOptions<unknown>);
     this.#subscribers.add(subscriber);
+    // Not at once: the caller has to know the subscriber before it is offered anything.
+    clock.soon(() => subscriber.wake());
     return subscriber as unknown as Subscriber<T>;
   }
 

@@ -2,7 +2,7 @@
 // power cuts at drawn moments would have left them. What had been acked to a publisher before the
 // cut must come out of every image.
 
-import { rmSync } from "node:fs";
+import { cpSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import type { BrokerProcess } from "../support/broker-process.ts";
 import { DurableClient } from "../support/durable-client.ts";
@@ -12,7 +12,13 @@ import { buildImage, type NamesModel, type PowerCut, writeImage } from "./image-
 import { drawPowerCut, formatPowerCut } from "./images.ts";
 import { cutMomentNs, type Operation, readRecord } from "./record-reader.ts";
 import type { Recording } from "./recorder.ts";
-import { createTraffic, openTraffic, startLoad, type Traffic } from "./traffic.ts";
+import {
+  createTraffic,
+  openTraffic,
+  reconnectTraffic,
+  startLoad,
+  type Traffic,
+} from "./traffic.ts";
 
 export type RecordedRun = {
   readonly operations: readonly Operation[];
@@ -23,24 +29,40 @@ export type RecordedRun = {
   readonly openedAt: number;
 };
 
+export type RecordOptions = {
+  readonly recording: Recording;
+  readonly start: (env: Readonly<Record<string, string>>) => Promise<BrokerProcess>;
+  readonly seed: number | string;
+  readonly acked: number;
+  /** Called under load, each time that another quarter has been acked. */
+  readonly stir?: (broker: BrokerProcess) => void;
+  /**
+   * An earlier life that is not recorded: so many are acked in it, then it ends with kill -9. The
+   * record begins with the recovery from it.
+   */
+  readonly before?: { readonly acked: number; readonly copyTo: string };
+};
+
 /** Runs load against a broker that was started under the recorder, then kills it. */
-export async function recordRun(
-  recording: Recording,
-  start: (env: Readonly<Record<string, string>>) => Promise<BrokerProcess>,
-  acked: number,
-): Promise<RecordedRun> {
+export async function recordRun(options: RecordOptions): Promise<RecordedRun> {
+  const { recording, before, seed } = options;
   const oracle = new DeliveryOracle();
   const traffic = createTraffic(oracle);
-  const broker = await start(recording.env);
+  let broker = await options.start(before === undefined ? recording.env : {});
   try {
     await openTraffic(traffic, broker.port);
     const openedNs = process.hrtime.bigint();
-    const load = startLoad(traffic, 1);
-    await load.untilAcked(acked);
-    await load.finish();
+    if (before !== undefined) {
+      await publish(traffic, { ...options, broker, seed: `${seed}/before`, acked: before.acked });
+      await broker.kill();
+      cpSync(recording.root, before.copyTo, { recursive: true });
+      broker = await options.start(recording.env);
+      await reconnectTraffic(traffic, broker.port);
+    }
+    await publish(traffic, { ...options, broker });
     await broker.kill();
     const operations = readRecord(recording.recordPath);
-    const history = createHistory(operations, recording.root);
+    const history = createHistory(operations, recording.root, before?.copyTo);
     const openedAt = operations.findIndex(({ stampNs }) => stampNs > openedNs);
     return { operations, history, oracle, traffic, openedAt };
   } finally {
@@ -48,6 +70,18 @@ export async function recordRun(
     for (const { client } of traffic.subscribers) await client.end();
     await broker.kill();
   }
+}
+
+async function publish(
+  traffic: Traffic,
+  options: Pick<RecordOptions, "acked" | "seed" | "stir"> & { readonly broker: BrokerProcess },
+): Promise<void> {
+  const load = startLoad(traffic, options.seed);
+  for (let quarter = 1; quarter <= 4; quarter++) {
+    await load.untilAcked((options.acked * quarter) / 4);
+    if (quarter < 4) options.stir?.(options.broker);
+  }
+  await load.finish();
 }
 
 export type ImageOptions = {
@@ -58,13 +92,16 @@ export type ImageOptions = {
   readonly namesModel: (folder: string) => NamesModel;
   readonly start: (dataDir: string) => Promise<BrokerProcess>;
   readonly drainedWithinMs?: number;
+  /** Stops when so many images failed. Default: goes through all. */
+  readonly failuresMax?: number;
 };
 
 /** One text per image that lost something or did not start. */
 export async function checkImages(options: ImageOptions): Promise<string[]> {
   const { run, count, seed, scratch } = options;
   const failures: string[] = [];
-  for (let number = 0; number < count; number++) {
+  const failuresMax = options.failuresMax ?? count;
+  for (let number = 0; number < count && failures.length < failuresMax; number++) {
     const cut = drawPowerCut(run.operations, `${seed}/${number}`, options.namesModel, run.openedAt);
     const folder = join(scratch, `image-${number}`);
     writeImage(buildImage(run.history, cut), folder);

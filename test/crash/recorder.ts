@@ -1,11 +1,9 @@
-// Builds the preload shim and says how to start a process under it. The shim is compiled once per
-// test process into a temporary folder; gcc is the only thing it needs.
+// Builds the preload shim that records, and says how to start a process under it.
 
-import { execFileSync } from "node:child_process";
-import { mkdtempSync, realpathSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { realpathSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { compilePreload } from "../support/preload.ts";
 
 export type Recording = {
   /** The folder that is watched; absolute and without symbolic links. */
@@ -17,23 +15,8 @@ export type Recording = {
   readonly env: Readonly<Record<string, string>>;
 };
 
-let compiled: string | undefined;
-
 export function compileShim(): string {
-  if (compiled !== undefined) return compiled;
-  const source = fileURLToPath(new URL("shim/record.c", import.meta.url));
-  const target = join(mkdtempSync(join(tmpdir(), "flagstone-shim-")), "record.so");
-  const options = ["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"];
-  try {
-    execFileSync("gcc", [...options, "-o", target, source, "-ldl", "-lpthread"], {
-      stdio: ["ignore", "ignore", "pipe"],
-    });
-  } catch (error) {
-    const said = (error as { stderr?: Buffer }).stderr?.toString() ?? String(error);
-    throw new Error(`cannot build the recorder with gcc (Debian: apt-get install gcc): ${said}`);
-  }
-  compiled = target;
-  return target;
+  return compilePreload(fileURLToPath(new URL("shim/record.c", import.meta.url)));
 }
 
 /** `syncs: "ignored"` makes every sync below the folder do nothing: the program that forgot them. */

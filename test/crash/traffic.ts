@@ -19,7 +19,8 @@ export type Traffic = {
   readonly subscribers: readonly TrafficSubscriber[];
 };
 
-const windowMessages = 40;
+// MQTT.js sends unacked messages again one by one: a larger window only makes restarts longer.
+const windowMessages = 24;
 const topicsPerPublisher = 3;
 
 const topicOf = (publisher: string, number: number): string => `load/${publisher}/${number}`;
@@ -45,7 +46,7 @@ export function createTraffic(oracle: DeliveryOracle, prefix = ""): Traffic {
 }
 
 export async function connectSubscribers(traffic: Traffic, port: number): Promise<void> {
-  for (const { client } of traffic.subscribers) await client.connect(port);
+  await Promise.all(traffic.subscribers.map(({ client }) => client.connect(port)));
 }
 
 /** Connects and subscribes all; those that live offline leave again. */
@@ -58,8 +59,16 @@ export async function openTraffic(traffic: Traffic, port: number): Promise<void>
   for (const publisher of traffic.publishers) await publisher.connect(port);
 }
 
+/** After a restart: all come back but those that live offline. */
+export async function reconnectTraffic(traffic: Traffic, port: number): Promise<void> {
+  const online = traffic.subscribers.filter(({ life }) => life !== "offline");
+  const clients = [...online.map(({ client }) => client), ...traffic.publishers];
+  await Promise.all(clients.map((client) => client.waitClosed()));
+  await Promise.all(clients.map((client) => client.connect(port)));
+}
+
 export type Load = {
-  /** Stops sending new messages; resolves when all are acked. */
+  /** Stops sending new messages; resolves when all are acked, rejects when one was refused. */
   finish(): Promise<void>;
   /** Stops sending new messages at once. */
   halt(): void;
@@ -75,6 +84,7 @@ export function startLoad(traffic: Traffic, seed: number | string): Load {
   let ackedCount = 0;
   const waiting: Array<{ count: number; resolve: () => void }> = [];
   const pending = new Set<Promise<void>>();
+  let refusal: Error | undefined;
   const acked = (): void => {
     ackedCount++;
     for (const waiter of waiting) if (waiter.count <= ackedCount) waiter.resolve();
@@ -93,7 +103,10 @@ export function startLoad(traffic: Traffic, seed: number | string): Load {
       pending.add(sending);
       sending.then(
         () => pending.delete(sending),
-        () => pending.delete(sending),
+        (error: Error) => {
+          pending.delete(sending);
+          refusal ??= error;
+        },
       );
     }
   }
@@ -106,7 +119,8 @@ export function startLoad(traffic: Traffic, seed: number | string): Load {
     },
     async finish() {
       isRunning = false;
-      await Promise.all(pending);
+      await Promise.allSettled(pending);
+      if (refusal !== undefined) throw refusal;
     },
     untilAcked: (count) =>
       new Promise((resolve) => {

@@ -123,7 +123,6 @@ async function checkOpen(
     }
     expect(found.size).toBe(0);
   }
-  await clock.complete(log.close());
   return missing;
 }
 
@@ -160,7 +159,7 @@ describe("one damaged byte", () => {
     let lossy = 0;
     for (const [path, bytes] of wals(sample.disk)) {
       for (let at = 0; at < bytes.length; at++) {
-        if (at > 600 && at % 8 !== 0 && isLargePayload(bytes, at)) continue;
+        if (!isVisited(sample, path, at)) continue;
         const changed = Buffer.from(bytes);
         changed[at] = changed[at]! ^ (1 << (at % 8));
         const hit = (other: string, from: number, to: number) => {
@@ -182,7 +181,7 @@ describe("one damaged byte", () => {
     expect(lossy).toBeGreaterThan(1000);
   });
 
-  test("under onDamage refuse ends the start with path and offset, and changes nothing", async () => {
+  test("under refuse ends the start with path and offset, changing nothing", async () => {
     const sample = await makeSample();
     const clock = new SimClock();
     for (const [path, bytes] of wals(sample.disk)) {
@@ -254,7 +253,7 @@ describe("a file cut short", () => {
     const clock = new SimClock();
     for (const [path, bytes] of wals(sample.disk)) {
       for (let size = 0; size < bytes.length; size++) {
-        if (size > 600 && size % 16 !== 0 && isLargePayload(bytes, size)) continue;
+        if (!isVisited(sample, path, size)) continue;
         const isWholeLost = size < 512;
         const hit = (other: string, _from: number, to: number) => {
           return other === path && (isWholeLost || to > size);
@@ -270,7 +269,14 @@ describe("a file cut short", () => {
   });
 });
 
-/** The inside of the one large payload: positions there are all alike. */
-function isLargePayload(bytes: Buffer, at: number): boolean {
-  return bytes[at - 4] === 0x78 && bytes[at] === 0x78 && bytes[at + 4] === 0x78;
+/**
+ * Positions that are all alike are visited at every eighth byte: zeros of headers and of space not
+ * yet written, and the inside of the one large payload.
+ */
+function isVisited(sample: Sample, path: string, at: number): boolean {
+  if (at % 8 === 0 || at < 48) return true;
+  const flushes = sample.flushes.filter((flush) => flush.path === path);
+  const flush = flushes.find(({ from, to }) => from - 8 <= at && at < to + 8);
+  if (flush === undefined) return false;
+  return flush.to - flush.from < 4096 || at < flush.from + 200 || at > flush.to - 16;
 }

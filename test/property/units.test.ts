@@ -5,7 +5,6 @@ import {
   formatSize,
   parseCount,
   parseDuration,
-  parsePercent,
   parseSize,
 } from "../../src/node/config/units.ts";
 
@@ -57,7 +56,7 @@ test("parsing any text gives a whole number >= 0 or undefined", () => {
   );
   fc.assert(
     fc.property(texts, (text) => {
-      for (const parse of [parseDuration, parseSize, parsePercent, parseCount]) {
+      for (const parse of [parseDuration, parseSize, parseCount]) {
         const value = parse(text);
         expect(value === undefined || (Number.isSafeInteger(value) && value >= 0)).toBe(true);
       }

@@ -95,6 +95,22 @@ export async function startRefused(
   return { exit, stdout: run.stdout(), stderr: run.stderr() };
 }
 
+/** Starts a broker and kills it after so long, whether it is ready by then or not. */
+export async function startAndKill(options: BrokerOptions, afterMs: number): Promise<void> {
+  const run = launch(options);
+  const exit = await Promise.race([
+    run.exited,
+    new Promise<undefined>((resolve) => {
+      setTimeout(() => resolve(undefined), afterMs);
+    }),
+  ]);
+  if (exit !== undefined) {
+    throw new Error(`the broker ended before it was killed (${formatExit(exit)})\n${run.output()}`);
+  }
+  run.child.kill("SIGKILL");
+  await run.exited;
+}
+
 type Run = {
   child: ChildProcess;
   /** Start-up lines, the ready line last. */

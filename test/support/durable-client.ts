@@ -32,6 +32,8 @@ export class DurableClient {
   // MQTT.js hands a QoS 2 message on at its PUBREL; order is about the PUBLISH.
   readonly #arrivals = new Map<string, number>();
   #arrivalCount = 0;
+  /** DISCONNECT is on its way: nothing can be acknowledged on this connection any more. */
+  #isLeaving = false;
 
   constructor(options: DurableOptions) {
     this.clientId = options.clientId;
@@ -64,7 +66,8 @@ export class DurableClient {
   /** Publishes the next number of a topic. Resolves at the ack, over reconnects if need be. */
   async publish(topic: string, qos: 0 | 1 | 2, sizeBytes = 0): Promise<void> {
     const message = this.#oracle.nextMessage(this.clientId, topic);
-    await this.#connected().publishAsync(topic, formatPayload(message, sizeBytes), { qos });
+    const payload = formatPayload(message, sizeBytes);
+    await this.#connected().publishAsync(topic, payload, { qos }).catch(ignoreReleasedBefore);
     if (qos > 0) this.#oracle.acked(message);
   }
 
@@ -73,6 +76,7 @@ export class DurableClient {
     if (!this.isConnected) return;
     const client = this.#connected();
     const closed = once(client, "close", `closing ${this.clientId}`);
+    this.#isLeaving = true;
     client.stream.end(Buffer.from([0xe0, 0]));
     await closed;
   }
@@ -123,6 +127,7 @@ export class DurableClient {
     client.on("error", () => undefined);
     client.on("connect", () => {
       this.connection++;
+      this.#isLeaving = false;
     });
     client.on("packetsend", (packet) => {
       if (packet.cmd !== "publish") return;
@@ -142,6 +147,8 @@ export class DurableClient {
         return;
       }
       const { qos, dup, messageId: packetId } = packet;
+      // It will come again: as far as the broker can know, it never came.
+      if (qos === 1 && this.#isLeaving) return;
       const { clientId: session, connection } = this;
       const atNs = process.hrtime.bigint();
       const arrival = this.#arrivals.get(payload.toString()) ?? 0;
@@ -150,6 +157,14 @@ export class DurableClient {
     });
     return client;
   }
+}
+
+/**
+ * PUBCOMP with 0x92 answers a PUBREL that is sent again: the first was done and its answer was lost.
+ * The message was the broker's with PUBREC.
+ */
+function ignoreReleasedBefore(error: unknown): void {
+  if ((error as { code?: number }).code !== 0x92) throw error;
 }
 
 /** The CONNACK of the next connection; rejects when there is an error or an end before it. */

@@ -31,6 +31,7 @@ export function createFakeIo(
     out: (text) => out.push(Buffer.from(text)),
     error: (text) => error.push(text),
     exitNow: (code) => exits.push(code),
+    killNow: () => exits.push(137),
     stdout: () => Buffer.concat(out).toString(),
     stdoutBytes: () => Buffer.concat(out),
     stderr: () => error.join(""),

@@ -1,4 +1,4 @@
-// Small logs for tests: settings with tiny segments, records, and a log on simulated disk and clock.
+// Small logs for tests: tiny segments, records, and a log on simulated disk and clock.
 
 import { type Disk, SeededRandom, SimClock, SimDisk, silentLogger } from "../../src/base/index.ts";
 import {

@@ -1,5 +1,5 @@
-// Where the records of a log lie, read from its files by the format alone: what a fuzz test needs to
-// know which records a damaged byte may cost.
+// Where the records of a log lie, read from its files by the format alone: what a fuzz test needs
+// to know which records a damaged byte may cost.
 
 import { decodeBlock, decodeSegmentHeader, seedOf } from "../../src/log/format.ts";
 import { readFlushHeader, SegmentReader } from "../../src/log/reader.ts";

@@ -42,7 +42,10 @@ type Session = {
   readonly name: string;
   readonly wants: (topic: string) => boolean;
   readonly qos: number;
-  readonly receipts: Receipt[];
+  receipts: Receipt[];
+  readonly got: Set<string>;
+  /** Acked and not received yet, by key. */
+  readonly owed: Map<string, Sent>;
 };
 
 export type OracleFault = {
@@ -50,7 +53,12 @@ export type OracleFault = {
   readonly text: string;
 };
 
-export type Repeat = { readonly first: Receipt; readonly again: Receipt };
+export type Repeat = {
+  readonly first: Receipt;
+  readonly again: Receipt;
+  /** Whether the publisher sent the message as often as this session has got it by then. */
+  readonly isExplainedByPublisher: boolean;
+};
 
 export type OracleReport = {
   readonly faults: readonly OracleFault[];
@@ -84,9 +92,13 @@ export class DeliveryOracle {
   readonly #strangers: OracleFault[] = [];
   readonly #lastSequence = new Map<string, number>();
 
+  #forgotten = { sent: 0, acked: 0, received: 0 };
+
   /** A session that must get every message whose topic it wants, at most at `qos`. */
   addSession(name: string, qos: number, wants: (topic: string) => boolean): void {
-    this.#sessions.set(name, { name, wants, qos, receipts: [] });
+    const session = { name, wants, qos, receipts: [], got: new Set<string>(), owed: new Map() };
+    this.#sessions.set(name, session);
+    for (const entry of this.#sent.values()) owe(session, entry);
   }
 
   /** The next name for a publisher and topic. */
@@ -102,7 +114,7 @@ export class DeliveryOracle {
     const known = this.#sent.get(keyOf(message));
     if (known !== undefined) known.times++;
     else {
-      const order = this.#sent.size;
+      const order = this.#sent.size + this.#forgotten.sent;
       const entry = { ...message, qos, order, times: 1, sentAtNs: atNs, ackedAtNs: undefined };
       this.#sent.set(keyOf(message), entry);
     }
@@ -113,10 +125,14 @@ export class DeliveryOracle {
     const known = this.#sent.get(keyOf(message));
     if (known === undefined) throw new Error(`acked without being sent: ${formatName(message)}`);
     known.ackedAtNs ??= atNs;
+    for (const session of this.#sessions.values()) owe(session, known);
   }
 
   received(receipt: Receipt): void {
-    this.#session(receipt.session).receipts.push(receipt);
+    const { receipts, got, owed } = this.#session(receipt.session);
+    receipts.push(receipt);
+    got.add(keyOf(receipt));
+    owed.delete(keyOf(receipt));
   }
 
   /** A packet that carries no name of ours, or must not come at all. */
@@ -124,8 +140,29 @@ export class DeliveryOracle {
     this.#strangers.push({ kind: "unexpected", text: `${session}: ${text}` });
   }
 
+  /**
+   * Forgets what was sent before a moment and is owed to nobody, so that long runs cost no more than
+   * short ones. It still counts as sent, acked and received; should it come again, it is unexpected.
+   */
+  forget(sentBeforeNs: bigint): void {
+    const sessions = [...this.#sessions.values()];
+    for (const [key, { sentAtNs, ackedAtNs }] of this.#sent) {
+      if (sentAtNs >= sentBeforeNs || ackedAtNs === undefined) continue;
+      if (sessions.some(({ owed }) => owed.has(key))) continue;
+      this.#sent.delete(key);
+      this.#forgotten.sent++;
+      this.#forgotten.acked++;
+      for (const { got } of sessions) got.delete(key);
+    }
+    for (const session of sessions) {
+      const kept = session.receipts.filter((receipt) => this.#sent.has(keyOf(receipt)));
+      this.#forgotten.received += session.receipts.length - kept.length;
+      session.receipts = kept;
+    }
+  }
+
   get ackedCount(): number {
-    let count = 0;
+    let count = this.#forgotten.acked;
     for (const entry of this.#sent.values()) if (entry.ackedAtNs !== undefined) count++;
     return count;
   }
@@ -146,15 +183,8 @@ export class DeliveryOracle {
 
   /** Acked messages that the session wants and has not received yet. */
   missing(session: string, ackedBeforeNs = 2n ** 63n): MessageName[] {
-    const { wants, receipts } = this.#session(session);
-    const have = new Set(receipts.map(keyOf));
-    return [...this.#sent.values()].filter(
-      (entry) =>
-        entry.ackedAtNs !== undefined &&
-        entry.ackedAtNs < ackedBeforeNs &&
-        entry.qos > 0 &&
-        wants(entry.topic) &&
-        !have.has(keyOf(entry)),
+    return [...this.#session(session).owed.values()].filter(
+      ({ ackedAtNs }) => ackedAtNs !== undefined && ackedAtNs < ackedBeforeNs,
     );
   }
 
@@ -162,7 +192,7 @@ export class DeliveryOracle {
   check(ackedBeforeNs = 2n ** 63n): OracleReport {
     const faults: OracleFault[] = [...this.#strangers];
     const repeats: Repeat[] = [];
-    let received = 0;
+    let received = this.#forgotten.received;
     for (const session of this.#sessions.values()) {
       received += session.receipts.length;
       for (const message of this.missing(session.name, ackedBeforeNs)) {
@@ -171,30 +201,35 @@ export class DeliveryOracle {
       }
       this.#checkReceipts(session, faults, repeats);
     }
-    return { faults, repeats, sent: this.#sent.size, acked: this.ackedCount, received };
+    const sent = this.#sent.size + this.#forgotten.sent;
+    return { faults, repeats, sent, acked: this.ackedCount, received };
   }
 
   #checkReceipts(session: Session, faults: OracleFault[], repeats: Repeat[]): void {
     const copies = new Map<string, Receipt[]>();
     const firsts: Receipt[] = [];
     for (const receipt of session.receipts) {
-      const said = `${session.name} got ${formatReceipt(receipt)}`;
-      const sent = this.#sent.get(keyOf(receipt));
+      const said = () => `${session.name} got ${formatReceipt(receipt)}`;
+      const key = keyOf(receipt);
+      const sent = this.#sent.get(key);
       if (sent === undefined || !session.wants(receipt.topic)) {
-        const why = sent === undefined ? "which nobody sent" : "which it does not want";
-        faults.push({ kind: "unexpected", text: `${said}, ${why}` });
+        const why =
+          sent === undefined ? "which nobody sent, or long ago" : "which it does not want";
+        faults.push({ kind: "unexpected", text: `${said()}, ${why}` });
         continue;
       }
       const qosMax = Math.min(sent.qos, session.qos);
       if (receipt.qos > qosMax) {
-        faults.push({ kind: "unexpected", text: `${said}; at most QoS ${qosMax} is right` });
+        faults.push({ kind: "unexpected", text: `${said()}; at most QoS ${qosMax} is right` });
       }
-      const earlier = copies.get(keyOf(receipt)) ?? [];
-      copies.set(keyOf(receipt), [...earlier, receipt]);
+      const earlier = copies.get(key) ?? [];
+      copies.set(key, [...earlier, receipt]);
       if (earlier.length > 0) {
         const why = repeatFault(receipt, earlier, sent.times);
-        if (why === undefined) repeats.push({ first: earlier[0] as Receipt, again: receipt });
-        else faults.push({ kind: "duplicate", text: `${said} again: ${why}` });
+        if (why === undefined) {
+          const isExplainedByPublisher = earlier.length < sent.times;
+          repeats.push({ first: earlier[0] as Receipt, again: receipt, isExplainedByPublisher });
+        } else faults.push({ kind: "duplicate", text: `${said()} again: ${why}` });
         continue;
       }
       firsts.push(receipt);
@@ -225,13 +260,20 @@ export class DeliveryOracle {
   }
 }
 
+function owe(session: Session, entry: Sent): void {
+  if (entry.ackedAtNs === undefined || entry.qos === 0 || !session.wants(entry.topic)) return;
+  const key = keyOf(entry);
+  if (!session.got.has(key)) session.owed.set(key, entry);
+}
+
 /** Why a repeat is a fault; undefined when it is allowed. */
 function repeatFault(receipt: Receipt, earlier: readonly Receipt[], timesSent: number) {
   if (receipt.qos === 0) return "QoS 0 is sent once";
   if (receipt.qos === 2) return "QoS 2 is delivered exactly once";
   if (receipt.dup) {
     const before = earlier.some((other) => other.connection < receipt.connection);
-    return before ? undefined : "resent on the same connection";
+    // A publisher's second sending may carry DUP too: what a crash may have sent does.
+    return before || earlier.length < timesSent ? undefined : "resent on the same connection";
   }
   const fresh = earlier.filter((other) => !other.dup).length;
   return fresh < timesSent ? undefined : "DUP is not set";

@@ -16,7 +16,7 @@ export type Frame = {
   /** Packet type, 1 to 15. */
   readonly type: number;
   readonly flags: number;
-  /** Undefined when mqtt-packet refuses the bytes. */
+  /** Decoded when it is asked for. Undefined when mqtt-packet refuses the bytes. */
   readonly packet: Packet | undefined;
 };
 
@@ -31,6 +31,7 @@ export class RawClient {
   #rest = Buffer.alloc(0);
   #end: string | undefined;
   #wake: () => void = () => undefined;
+  #handler: ((frame: Frame) => void) | undefined;
 
   private constructor(socket: Socket, level: ProtocolLevel) {
     this.#socket = socket;
@@ -76,6 +77,12 @@ export class RawClient {
     return await this.expect("connack");
   }
 
+  /** From now on frames go to the handler at once, those that wait first. */
+  handle(handler: (frame: Frame) => void): void {
+    this.#handler = handler;
+    for (const frame of this.#frames.splice(0)) handler(frame);
+  }
+
   /** The next frame, whatever it is. */
   async next(withinMs = waitMsDefault): Promise<Frame> {
     const frame = await this.#wait(withinMs, () => this.#frames.shift());
@@ -87,18 +94,21 @@ export class RawClient {
   async expect<K extends PacketKind>(kind: K, withinMs = waitMsDefault): Promise<PacketOf<K>> {
     const frame = await this.#wait(withinMs, () => this.#frames.shift());
     if (frame === undefined) throw new Error(this.#said(`no ${kind} within ${withinMs} ms`));
-    if (frame.packet?.cmd !== kind) {
+    const { packet } = frame;
+    if (packet?.cmd !== kind) {
       throw new Error(this.#said(`${formatFrame(frame)} came where ${kind} was expected`));
     }
-    return frame.packet as PacketOf<K>;
+    return packet as PacketOf<K>;
   }
 
   /** The next bytes must be exactly these. */
-  async expectBytes(hex: string, withinMs = waitMsDefault): Promise<void> {
+  async expectBytes(wantedBytes: Uint8Array | string, withinMs = waitMsDefault): Promise<void> {
     const { bytes } = await this.next(withinMs);
-    const wanted = parseHex(hex);
+    const wanted = typeof wantedBytes === "string" ? parseHex(wantedBytes) : wantedBytes;
     if (!bytes.equals(wanted)) {
-      throw new Error(`expected ${wanted.toString("hex")}, got ${bytes.toString("hex")}`);
+      throw new Error(
+        `expected ${Buffer.from(wanted).toString("hex")}, got ${bytes.toString("hex")}`,
+      );
     }
   }
 
@@ -113,6 +123,29 @@ export class RawClient {
   async expectNothing(withinMs = waitMsDefault): Promise<void> {
     this.send("c000");
     await this.expect("pingresp", withinMs);
+  }
+
+  /**
+   * The broker ends the connection for a reason: MQTT 5 clients get it in DISCONNECT, others find the
+   * connection closed without a packet.
+   */
+  async expectRefused(reasonCode: number, withinMs = waitMsDefault): Promise<void> {
+    const frames = await this.expectClosed(withinMs);
+    const wanted = this.level === 5 ? [`e0 ${reasonCode.toString(16)}`] : [];
+    const found = frames.map(({ bytes }) => {
+      const first = (bytes[0] as number).toString(16);
+      return first === "e0" ? `e0 ${(bytes[2] ?? 0).toString(16)}` : bytes.toString("hex");
+    });
+    if (found.join() !== wanted.join()) {
+      throw new Error(`expected ${wanted.join() || "nothing"} and the end, got ${found.join()}`);
+    }
+  }
+
+  /** Nothing comes for a time, and the connection stays. */
+  async expectSilence(forMs: number): Promise<void> {
+    const frame = await this.#wait(forMs, () => this.#frames.shift());
+    if (frame !== undefined) throw new Error(this.#said(`${formatFrame(frame)} in a silence`));
+    if (this.#end !== undefined) throw new Error(this.#said("ended in a silence"));
   }
 
   get isClosed(): boolean {
@@ -138,7 +171,11 @@ export class RawClient {
   #take(bytes: Buffer): void {
     const cut = cutFrames(Buffer.concat([this.#rest, bytes]));
     this.#rest = Buffer.from(cut.rest);
-    for (const frame of cut.frames) this.#frames.push(decodeFrame(frame, this.level));
+    for (const bytes of cut.frames) {
+      const frame = new ReceivedFrame(bytes, this.level);
+      if (this.#handler === undefined) this.#frames.push(frame);
+      else this.#handler(frame);
+    }
     this.#wake();
   }
 
@@ -202,19 +239,33 @@ function frameEnd(stream: Buffer, at: number): number | undefined {
   throw new Error(`malformed remaining length at ${stream.subarray(at, at + 5).toString("hex")}`);
 }
 
-function decodeFrame(bytes: Buffer, level: ProtocolLevel): Frame {
-  const first = bytes[0] as number;
-  const parser = mqttPacket.parser({ protocolVersion: level });
-  let packet: Packet | undefined;
-  parser.on("packet", (found) => {
-    packet = found;
-  });
-  // An error leaves the packet undefined: the test looks at the bytes then.
-  parser.on("error", () => {
-    packet = undefined;
-  });
-  parser.parse(bytes);
-  return { bytes, type: first >> 4, flags: first & 15, packet };
+class ReceivedFrame implements Frame {
+  readonly bytes: Buffer;
+  readonly type: number;
+  readonly flags: number;
+  readonly #level: ProtocolLevel;
+
+  constructor(bytes: Buffer, level: ProtocolLevel) {
+    const first = bytes[0] as number;
+    this.bytes = bytes;
+    this.type = first >> 4;
+    this.flags = first & 15;
+    this.#level = level;
+  }
+
+  get packet(): Packet | undefined {
+    const parser = mqttPacket.parser({ protocolVersion: this.#level });
+    let packet: Packet | undefined;
+    parser.on("packet", (found) => {
+      packet = found;
+    });
+    // An error leaves the packet undefined: the test looks at the bytes then.
+    parser.on("error", () => {
+      packet = undefined;
+    });
+    parser.parse(this.bytes);
+    return packet;
+  }
 }
 
 export function formatFrame(frame: Frame): string {

@@ -282,6 +282,10 @@ describe("what the rules leave alone", () => {
     silent("doors", files);
   });
 
+  test("a long string that the formatter cannot break", () => {
+    silent("sizes", { "src/kv/kv.ts": `${head}export const help = "${"x".repeat(120)}";\n` });
+  });
+
   test("code in a string is not code", () => {
     silent("declarations", {
       "src/kv/kv.ts": `${head}export const s = "export default enum A {";\n`,

@@ -18,7 +18,7 @@ export type Fault = {
 const leftOut = new Set(["node_modules", "dist", "data", "coverage"]);
 const hiddenKept = new Set([".ci", ".gitignore", ".dockerignore"]);
 const textFile =
-  /(^|\/)(Dockerfile|LICENSE|run)$|\.(ts|tsx|js|mjs|json|md|yaml|yml|c|h|sh|service)$/;
+  /(^|\/)(Dockerfile|LICENSE|run)$|\.(ts|tsx|cts|mts|js|mjs|json|md|yaml|yml|c|h|sh|service)$/;
 
 export function readTree(root: string): FileTree {
   const files = new Map<string, string>();
@@ -63,7 +63,7 @@ export function importsOf(tree: FileTree, path: string): ReturnType<typeof listI
 }
 
 export function isCode(path: string): boolean {
-  return /\.(ts|tsx|mjs|js)$/.test(path);
+  return /\.(ts|tsx|cts|mts|mjs|js)$/.test(path);
 }
 
 export function codeIn(tree: FileTree, folder: string): string[] {

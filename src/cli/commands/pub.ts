@@ -4,7 +4,15 @@
 import { readFile } from "node:fs/promises";
 import { createInterface } from "node:readline";
 import { systemRandom, toError } from "../../base/index.ts";
-import { clientOptionsOf, connectOptions, qosOf, timeoutMsOf } from "../client-options.ts";
+import { topicNameFault } from "../../topic/index.ts";
+import {
+  anyDepth,
+  clientOptionsOf,
+  connectOptions,
+  qosOf,
+  timeoutMsOf,
+  words,
+} from "../client-options.ts";
 import type { Command, CommandInput, Io, Options } from "../command.ts";
 import { cliErrors } from "../errors.ts";
 import { exitCodes } from "../exit-codes.ts";
@@ -39,7 +47,7 @@ async function runPub(input: CommandInput, connect: ConnectClient): Promise<numb
   const source = sourceOf(options);
   const topic = topicOf(options);
   const base = { topic, qos: qosOf(options), isRetained: options.isOn("retain") };
-  const randomId = `flagstone-pub-${systemRandom.bytes(6).toString("hex")}`;
+  const randomId = `flagstone-${systemRandom.bytes(6).toString("hex")}`;
   const clientOptions = clientOptionsOf(input, { isClean: true, randomId });
   const timeoutMs = timeoutMsOf(options);
   const payload = source === "lines" ? undefined : await readPayload(source, options, io);
@@ -76,6 +84,10 @@ function topicOf(options: Options): string {
     throw cliErrors.usage({ reason: "give a topic with -t" });
   if (/[+#]/.test(topic)) {
     throw cliErrors.usage({ reason: `a topic to publish to has no wildcards: "${topic}"` });
+  }
+  const fault = topicNameFault(topic, anyDepth);
+  if (fault !== undefined) {
+    throw cliErrors.usage({ reason: `not a topic: "${topic}" (${words(fault)})` });
   }
   return topic;
 }

@@ -4,20 +4,22 @@
 import type { CodedError } from "../../base/index.ts";
 import {
   bannerLines,
+  type Config,
   createLineWriter,
   createLogger,
-  type LogLevel,
   type NodeLogger,
   type RunningNode,
   type Settings,
-  startLocalNode,
+  startNode,
   version,
   watchSignals,
 } from "../../node/index.ts";
 import type { Command, CommandInput, Io } from "../command.ts";
 import { configOf, configOptions } from "../config-options.ts";
 import { exitCodes } from "../exit-codes.ts";
+import { createReload } from "../reload.ts";
 import { reportError } from "../report.ts";
+import { killPhase, type Phase, watchTestSignals } from "../test-hooks.ts";
 
 export const start: Command = {
   name: "start",
@@ -28,10 +30,15 @@ export const start: Command = {
     "start --config config/flagstone.yaml --set mqtt.publishWait=5s",
   ],
   run: async (input) => {
-    const { settings } = configOf(input);
-    const logger = loggerFor(settings, input.io);
+    const config = configOf(input);
+    const phase = killPhase(input.io);
+    const logger = loggerFor(config.settings, input.io);
+    const read = (): Config => configOf(input);
+    const apply = ({ logger: { level } }: Settings): void => logger.setLevel(level);
+    const reload = createReload(config, { read, apply, logger });
     try {
-      return await runNode(settings, logger, input);
+      const hooks = phase === undefined ? {} : { phase };
+      return await runNode(config.settings, { logger, reload, ...hooks }, input);
     } finally {
       logger.flush();
     }
@@ -40,11 +47,14 @@ export const start: Command = {
 
 async function runNode(
   settings: Settings,
-  logger: NodeLogger,
+  options: { readonly logger: NodeLogger; readonly reload: () => void; readonly phase?: Phase },
   { io }: CommandInput,
 ): Promise<number> {
-  const stopAsked = stopRequested(io, logger);
-  const node = await startLocalNode(settings, logger);
+  const { reload, ...components } = options;
+  const { logger } = components;
+  const stopAsked = stopRequested(io, logger, reload);
+  const node = await startNode(settings, components);
+  watchTestSignals(io, node.store, logger);
   io.out(`${bannerLines(factsOf(node, io)).join("\n")}\n`);
   const ended = await Promise.race([stopAsked, node.failed]);
   if (typeof ended === "string") {
@@ -57,14 +67,11 @@ async function runNode(
 }
 
 /** Resolves with the first SIGTERM or SIGINT; a second one ends the process at once. */
-function stopRequested(io: Io, logger: NodeLogger): Promise<string> {
+function stopRequested(io: Io, logger: NodeLogger, reload: () => void): Promise<string> {
   return new Promise((resolve) => {
     const endNow = (): void => {
       logger.flush();
       io.exitNow(exitCodes.failed);
-    };
-    const reload = (): void => {
-      logger.warn("node.reload_refused", { reason: "this version reads its file at start only" });
     };
     watchSignals({ stop: resolve, endNow, reload }, io.signals);
   });
@@ -87,7 +94,7 @@ function loggerFor(settings: Settings, io: Io): NodeLogger {
   const { level, format } = settings.logger;
   const writer = createLineWriter(2);
   const chosen = format === "auto" ? (io.isTerminal ? "pretty" : "json") : format;
-  const logger = createLogger({ level: level as LogLevel, format: chosen, write: writer.write });
+  const logger = createLogger({ level, format: chosen, write: writer.write });
   return {
     ...logger,
     flush: () => {
@@ -99,7 +106,6 @@ function loggerFor(settings: Settings, io: Io): NodeLogger {
 
 function factsOf(node: RunningNode, io: Io): Parameters<typeof bannerLines>[0] {
   const { settings, dataDir } = node;
-  const groups = Object.entries(settings.groups);
   return {
     version,
     listeners: node.listeners,
@@ -108,7 +114,6 @@ function factsOf(node: RunningNode, io: Io): Parameters<typeof bannerLines>[0] {
     freeBytes: dataDir.space.freeBytes,
     totalBytes: dataDir.space.totalBytes,
     fileSystem: dataDir.space.type,
-    intervalGroups: groups.filter(([, { fsync }]) => fsync === "interval").map(([name]) => name),
     command: io.command,
     readyMs: node.readyMs,
   };

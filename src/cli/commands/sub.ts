@@ -3,7 +3,15 @@
 // when it is back, and it reconnects by itself. A message counts as received once it is printed.
 
 import { CodedError, sleep, systemRandom } from "../../base/index.ts";
-import { clientOptionsOf, connectOptions, qosOf, timeoutMsOf } from "../client-options.ts";
+import { subscriptionFilterFault } from "../../topic/index.ts";
+import {
+  anyDepth,
+  clientOptionsOf,
+  connectOptions,
+  qosOf,
+  timeoutMsOf,
+  words,
+} from "../client-options.ts";
 import type { Command, CommandInput, Io } from "../command.ts";
 import { cliErrors } from "../errors.ts";
 import { exitCodes } from "../exit-codes.ts";
@@ -64,11 +72,16 @@ function planOf(input: CommandInput): Plan {
   const { options } = input;
   const filters = options.texts("topic");
   if (filters.length === 0) throw cliErrors.usage({ reason: "give a topic filter with -t" });
+  for (const filter of filters) {
+    const fault = subscriptionFilterFault(filter, anyDepth);
+    if (fault === undefined) continue;
+    throw cliErrors.usage({ reason: `not a topic filter: "${filter}" (${words(fault)})` });
+  }
   const keepsSession = options.isOn("disableCleanSession");
   if (keepsSession && !options.has("id")) {
     throw cliErrors.usage({ reason: "-c needs a client id to come back to (-i)" });
   }
-  const randomId = `flagstone-sub-${systemRandom.bytes(6).toString("hex")}`;
+  const randomId = `flagstone-${systemRandom.bytes(6).toString("hex")}`;
   const client = clientOptionsOf(input, { isClean: !keepsSession, randomId });
   return { filters, qos: qosOf(options), client, reconnects: keepsSession };
 }

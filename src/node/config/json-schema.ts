@@ -77,19 +77,10 @@ function form(field: Field, key: string): JsonSchema {
       return { anyOf: [{ type: "string", pattern: durationPattern }, bare] };
     case "size":
       return { anyOf: [{ type: "string", pattern: sizePattern }, bare] };
-    case "quota":
-      return {
-        anyOf: [{ type: "string", pattern: `^\\d{1,3}%$|${sizePattern}` }, { const: 0 }],
-      };
     case "count":
       return { type: "integer", minimum: 0 };
     case "port":
-      return {
-        anyOf: [
-          { type: "integer", minimum: 0, maximum: 65_535 },
-          ...(field.expected.endsWith("off") ? [{ const: "off" }] : []),
-        ],
-      };
+      return { type: "integer", minimum: 0, maximum: 65_535 };
     case "flag":
       return { type: "boolean" };
     case "choice":

@@ -12,13 +12,12 @@ import {
   list,
   named,
   port,
-  portOrOff,
-  quota,
   type SettingsOf,
   size,
   text,
 } from "./schema.ts";
 
+const kib = 2 ** 10;
 const mib = 2 ** 20;
 const gib = 2 ** 30;
 const second = 1000;
@@ -53,10 +52,6 @@ const listeners = named(
   },
 );
 
-const admin = group("The administration API.", {
-  port: portOrOff({ doc: "TCP port on loopback, or off.", reload: "restart", fallback: "off" }),
-});
-
 const logger = group("What the node says about itself, on standard error.", {
   level: choice(["debug", "info", "warn", "error"], {
     doc: "Least severity that is written.",
@@ -72,10 +67,10 @@ const logger = group("What the node says about itself, on standard error.", {
 
 const log = group("The write-ahead log that makes acked messages durable.", {
   segmentBytes: size({
-    doc: "Size of a segment file, filled ahead and recycled. Must hold the largest packet.",
+    doc: "Size of a segment file, filled ahead and recycled. A larger record gets its own.",
     reload: "restart",
     fallback: "64MiB",
-    min: mib,
+    min: 64 * kib,
     max: gib,
   }),
   flushBytesMax: size({
@@ -110,6 +105,13 @@ const log = group("The write-ahead log that makes acked messages durable.", {
     zero: "as_is",
     zeroDoc: "no delay",
   }),
+  pendingBytesMax: size({
+    doc: "Bytes queued and not yet synced at which publishes wait; progress of sessions goes on.",
+    reload: "restart",
+    fallback: "32MiB",
+    min: mib,
+    max: gib,
+  }),
   onDamage: choice(["quarantine", "refuse"], {
     doc: "Damaged synced bytes at start: set them aside, record the gap and go on, or end with 4.",
     reload: "restart",
@@ -126,138 +128,68 @@ const log = group("The write-ahead log that makes acked messages durable.", {
   }),
 });
 
-const databases = named(
-  {
-    doc: "Sets of stored messages with their own shards, layout and retention.",
-    label: "database",
-    builtIn: {
-      messages: { layout: "log", topics: ["#"] },
-      state: { layout: "map", retention: "0" },
-      meta: { layout: "map", shards: "1", retention: "0" },
-    },
-    builtInWhenNamed: "kept",
-  },
-  {
-    shards: count({
-      doc: "Hash partitions; fixed when the database is made.",
-      reload: "restart",
-      fallback: "4",
-      min: 1,
-      max: 256,
-    }),
-    replicationFactor: count({
-      doc: "Copies of each shard. A single node holds one.",
-      reload: "restart",
-      fallback: "1",
-      min: 1,
-      max: 7,
-    }),
-    layout: choice(["log", "map"], {
-      doc: "`log` keeps every message in order, `map` the latest value of a topic.",
-      reload: "restart",
-      fallback: "log",
-    }),
-    layoutOptions: group("How topics are learned (layout `log`).", {
-      rootThreshold: count({
-        doc: "Distinct first levels before the first level counts as varying.",
-        reload: "restart",
-        fallback: "100",
-        min: 1,
-        max: 100_000,
-      }),
-      threshold: count({
-        doc: "Distinct children of a deeper level before that level counts as varying.",
-        reload: "restart",
-        fallback: "10",
-        min: 1,
-        max: 100_000,
-      }),
-      streamsMax: count({
-        doc: "Streams of one slab; beyond it the fullest level is made varying.",
-        reload: "restart",
-        fallback: "256",
-        min: 1,
-        max: 4096,
-      }),
-      trieBytesMax: size({
-        doc: "Memory of the learned structure of one slab.",
-        reload: "restart",
-        fallback: "16MiB",
-        min: 64 * 1024,
-        max: gib,
-      }),
-      patterns: list({
-        doc: "Structures known ahead, as topic filters.",
-        reload: "restart",
-        fallback: [],
-        itemsMax: 256,
-        expected: "a list of topic filters such as [metrics/+/cpu/+]",
-      }),
-    }),
-    retention: duration({
-      doc: "Age at which stored messages may be dropped.",
-      reload: "hot",
-      fallback: "7d",
-      min: minute,
-      max: 36_500 * day,
-      zero: "no_limit",
-    }),
-    retentionBytes: size({
-      doc: "Stored bytes above which the oldest messages may be dropped.",
-      reload: "hot",
-      fallback: "0",
-      min: mib,
-      max: 2 ** 50,
-      zero: "no_limit",
-    }),
-    group: text({
-      doc: "Group whose quota and buffers it shares.",
-      reload: "restart",
-      fallback: "default",
-    }),
-    topics: list({
-      doc: "Topic filters routed here; the database that names the narrower filter wins.",
-      reload: "restart",
-      fallback: [],
-      itemsMax: 1024,
-      expected: "a list of topic filters such as [sensors/#]",
-    }),
-  },
-);
+const shards = count({
+  doc: "Hash partitions; fixed when the data directory is made.",
+  reload: "restart",
+  fallback: "4",
+  min: 1,
+  max: 256,
+});
 
-const groups = named(
-  {
-    doc: "Resources that the databases of one group share on this node.",
-    label: "group",
-    builtIn: { default: {} },
-    builtInWhenNamed: "kept",
-  },
-  {
-    fsync: choice(["always", "interval"], {
-      doc: "`interval` acks before the sync: a power cut may lose what was acked last.",
-      reload: "restart",
-      fallback: "always",
-    }),
-    quota: quota({
-      doc: "Disk space of its slabs and its share of the log.",
-      reload: "hot",
-      fallback: "80%",
-      minBytes: gib,
-    }),
-    onFull: choice(["refuse", "drop_oldest"], {
-      doc: "Over quota: refuse writes (0x97), or drop the oldest sealed generation.",
-      reload: "hot",
-      fallback: "refuse",
-    }),
+const layoutOptions = group("How topics are learned.", {
+  rootThreshold: count({
+    doc: "Distinct first levels before the first level counts as varying.",
+    reload: "restart",
+    fallback: "100",
+    min: 1,
+    max: 100_000,
+  }),
+  threshold: count({
+    doc: "Distinct children of a deeper level before that level counts as varying.",
+    reload: "restart",
+    fallback: "10",
+    min: 1,
+    max: 100_000,
+  }),
+  streamsMax: count({
+    doc: "Streams of one slab; topics beyond it share one stream.",
+    reload: "restart",
+    fallback: "256",
+    min: 3,
+    max: 4096,
+  }),
+  trieBytesMax: size({
+    doc: "Memory of the learned structure of one slab.",
+    reload: "restart",
+    fallback: "16MiB",
+    min: 64 * kib,
+    max: gib,
+  }),
+  patterns: list({
+    doc: "Structures known ahead, as topic filters.",
+    reload: "restart",
+    fallback: [],
+    itemsMax: 256,
+    expected: "a list of topic filters such as [metrics/+/cpu/+]",
+  }),
+});
+
+const databases = group("What is stored, by kind.", {
+  messages: group("Messages that durable sessions want.", { shards, layoutOptions }),
+  state: group("Sessions, subscriptions and retained messages.", { shards }),
+});
+
+const groups = group("Resources that databases share.", {
+  default: group("The group of all databases.", {
     writeBuffer: size({
-      doc: "Memory of blocks not yet written to slabs. At the limit appends wait, then fail.",
+      doc: "Memory of messages not yet written to slabs. At the limit publishes wait, then fail.",
       reload: "restart",
       fallback: "256MiB",
       min: mib,
       max: 64 * gib,
     }),
-  },
-);
+  }),
+});
 
 const mqtt = group("The MQTT front end and its sessions.", {
   maxPacketSize: size({
@@ -321,6 +253,27 @@ const mqtt = group("The MQTT front end and its sessions.", {
     max: 1_000_000,
     zero: "no_limit",
   }),
+  filtersMax: count({
+    doc: "Filters of one SUBSCRIBE or UNSUBSCRIBE. Beyond: 0x97 and closed.",
+    reload: "restart",
+    fallback: "1000",
+    min: 1,
+    max: uint16Max,
+  }),
+  clientIdBytesMax: size({
+    doc: "Longest client id. Beyond: 0x85.",
+    reload: "restart",
+    fallback: "1KiB",
+    min: 23,
+    max: 64 * kib - 1,
+  }),
+  connectionsMax: count({
+    doc: "Connections at once. Beyond: closed. Each needs a descriptor (ulimit -n).",
+    reload: "restart",
+    fallback: "100000",
+    min: 1,
+    max: 10_000_000,
+  }),
   sessionExpiryMax: duration({
     doc: "Longest life of a session without its client. Longer wishes are capped and told.",
     reload: "restart",
@@ -329,19 +282,11 @@ const mqtt = group("The MQTT front end and its sessions.", {
     max: 36_500 * day,
     zero: "no_limit",
   }),
-  backlogMax: count({
-    doc: "Newest messages kept for an absent session; older ones are dropped and counted.",
-    reload: "restart",
-    fallback: "0",
-    min: 1,
-    max: 1_000_000_000,
-    zero: "no_limit",
-  }),
   outboundBufferMax: size({
     doc: "Bytes queued to one connection. At the limit QoS 0 is dropped and counted, others wait.",
     reload: "restart",
     fallback: "4MiB",
-    min: 64 * 1024,
+    min: 64 * kib,
     max: gib,
   }),
   publishWait: duration({
@@ -362,14 +307,40 @@ const mqtt = group("The MQTT front end and its sessions.", {
     zero: "as_is",
     zeroDoc: "failed at once",
   }),
-  takeoverWait: duration({
-    doc: "How long a takeover waits for the old connection's owner before it claims the session.",
+  connectWait: duration({
+    doc: "How long a CONNECT waits for its session, a takeover included. Beyond: 0x88.",
     reload: "restart",
-    fallback: "2s",
-    min: 0,
-    max: minute,
-    zero: "as_is",
-    zeroDoc: "claimed at once",
+    fallback: "15s",
+    min: 100,
+    max: 10 * minute,
+  }),
+  publishesMax: count({
+    doc: "Unfinished publishes of one client, whatever its QoS. Beyond: it is not read.",
+    reload: "restart",
+    fallback: "2000",
+    min: 1,
+    max: 1_000_000,
+  }),
+  publishBytesMax: size({
+    doc: "Bytes of unfinished publishes of one client; one message always fits.",
+    reload: "restart",
+    fallback: "4MiB",
+    min: 64 * kib,
+    max: gib,
+  }),
+  memoryQueueMax: count({
+    doc: "Messages waiting for a session that ends with its connection. Beyond: 0x97, closed.",
+    reload: "restart",
+    fallback: "100000",
+    min: 1,
+    max: 10_000_000,
+  }),
+  memoryQueueBytesMax: size({
+    doc: "Bytes of the same.",
+    reload: "restart",
+    fallback: "16MiB",
+    min: 64 * kib,
+    max: gib,
   }),
   storeQos0: flag({
     doc: "Whether QoS 0 messages are stored for durable sessions.",
@@ -422,7 +393,7 @@ const mqtt = group("The MQTT front end and its sessions.", {
   }),
 });
 
-const store = group("Caches, checkpoints and transactions of the message store.", {
+const store = group("Caches and checkpoints of the message store.", {
   blockCache: size({
     doc: "Memory of decoded blocks, shared by all readers.",
     reload: "restart",
@@ -431,10 +402,10 @@ const store = group("Caches, checkpoints and transactions of the message store."
     max: 256 * gib,
   }),
   openSlabs: count({
-    doc: "Slabs open at once; the least used one is closed.",
+    doc: "Slabs of ended generations kept open; the one that was not read longest is closed.",
     reload: "restart",
     fallback: "64",
-    min: 4,
+    min: 1,
     max: 10_000,
   }),
   topicCacheMax: count({
@@ -448,7 +419,7 @@ const store = group("Caches, checkpoints and transactions of the message store."
     doc: "Log of one shard after which it checkpoints; bounds the replay at start.",
     reload: "restart",
     fallback: "64MiB",
-    min: 64 * 1024,
+    min: 64 * kib,
     max: 16 * gib,
   }),
   checkpointAge: duration({
@@ -458,23 +429,9 @@ const store = group("Caches, checkpoints and transactions of the message store."
     min: second,
     max: 60 * minute,
   }),
-  txOperationsMax: count({
-    doc: "Operations of one transaction. Beyond: refused.",
-    reload: "restart",
-    fallback: "1000",
-    min: 1,
-    max: 100_000,
-  }),
-  txBytesMax: size({
-    doc: "Bytes of one transaction; a single operation may be as large as an entry.",
-    reload: "restart",
-    fallback: "1MiB",
-    min: 1024,
-    max: 8 * mib,
-  }),
 });
 
-export const keyTable = { data, listeners, admin, logger, log, databases, groups, mqtt, store };
+export const keyTable = { data, listeners, logger, log, databases, groups, mqtt, store };
 
 /** The configuration of a node: plain data, all defaults filled in. */
 export type Settings = SettingsOf<typeof keyTable>;

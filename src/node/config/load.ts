@@ -4,23 +4,16 @@
 // custom tags, a second document and duplicate keys are refused.
 // Bounded: files up to 1 MiB, 100 alias uses, 32 levels.
 
-import {
-  type Document,
-  isAlias,
-  isMap,
-  isPair,
-  isScalar,
-  isSeq,
-  LineCounter,
-  type Node,
-  parseDocument,
-  type Scalar,
-  type YAMLError,
-  type YAMLMap,
-} from "yaml";
+import { createRequire } from "node:module";
+import type * as Yaml from "yaml";
+import type { Document, LineCounter, Node, Scalar, YAMLError, YAMLMap } from "yaml";
 import type { Fault } from "./fault.ts";
 import type { FilePlace, Place } from "./place.ts";
 import type { RawEntry, RawMap, RawNode } from "./raw.ts";
+
+const require = createRequire(import.meta.url);
+/** Loaded when there is something to read: most starts have no file, and it would slow them. */
+const yaml = (): typeof Yaml => require("yaml");
 
 export const configBytesMax = 1024 * 1024;
 const aliasUsesMax = 100;
@@ -46,11 +39,11 @@ export function loadYaml(file: string, bytes: Uint8Array): LoadedFile {
 
 /** A list written in one line for the environment or `--set`: `[a, "b c"]`. */
 export function parseInlineList(text: string): readonly string[] | undefined {
-  const document = parseDocument(text, { prettyErrors: false });
-  if (document.errors.length > 0 || !isSeq(document.contents)) return undefined;
+  const document = yaml().parseDocument(text, { prettyErrors: false });
+  if (document.errors.length > 0 || !yaml().isSeq(document.contents)) return undefined;
   const items: string[] = [];
   for (const item of document.contents.items) {
-    if (!isScalar(item) || item.value === null) return undefined;
+    if (!yaml().isScalar(item) || item.value === null) return undefined;
     items.push(scalarText(item) ?? "");
   }
   return items;
@@ -60,7 +53,7 @@ class YamlReader {
   readonly #file: string;
   readonly #text: string;
   readonly #lines: readonly string[];
-  readonly #counter = new LineCounter();
+  readonly #counter: LineCounter = new (yaml().LineCounter)();
   readonly #faults: Fault[] = [];
   readonly #document: Document.Parsed;
   #aliasUses = 0;
@@ -69,7 +62,10 @@ class YamlReader {
     this.#file = file;
     this.#text = text;
     this.#lines = text.split(/\r?\n/);
-    this.#document = parseDocument(text, { lineCounter: this.#counter, prettyErrors: false });
+    this.#document = yaml().parseDocument(text, {
+      lineCounter: this.#counter,
+      prettyErrors: false,
+    });
   }
 
   read(): LoadedFile {
@@ -83,8 +79,8 @@ class YamlReader {
     const contents = this.#document.contents;
     const place = wholeFile(this.#file);
     const empty: RawMap = { kind: "map", place, entries: [] };
-    if (contents === null || (isScalar(contents) && contents.value === null)) return empty;
-    if (isMap(contents)) return this.#readMap(contents, 0);
+    if (contents === null || (yaml().isScalar(contents) && contents.value === null)) return empty;
+    if (yaml().isMap(contents)) return this.#readMap(contents, 0);
     if (this.#faults.length === 0) {
       this.#fault(contents, `expected keys such as "data:" at the top, got ${wordFor(contents)}`);
     }
@@ -93,7 +89,7 @@ class YamlReader {
 
   #readNode(node: unknown, depth: number, fallback: Place): RawNode {
     const empty: RawNode = { kind: "scalar", place: fallback, text: undefined };
-    if (isAlias(node)) {
+    if (yaml().isAlias(node)) {
       const target = node.resolve(this.#document);
       this.#aliasUses++;
       if (target === undefined) {
@@ -106,13 +102,13 @@ class YamlReader {
       return empty;
     }
     if (depth > depthMax) return empty;
-    if (isMap(node)) return this.#readMap(node, depth);
-    if (isSeq(node)) {
+    if (yaml().isMap(node)) return this.#readMap(node, depth);
+    if (yaml().isSeq(node)) {
       const place = this.#placeOf(node);
       const items = node.items.map((item) => this.#readNode(item, depth + 1, place));
       return { kind: "list", place, items };
     }
-    if (isScalar(node)) {
+    if (yaml().isScalar(node)) {
       const place = node.range?.[0] === node.range?.[1] ? fallback : this.#placeOf(node);
       return { kind: "scalar", place, text: scalarText(node) };
     }
@@ -122,9 +118,9 @@ class YamlReader {
   #readMap(map: YAMLMap, depth: number): RawMap {
     const entries: RawEntry[] = [];
     for (const item of map.items) {
-      if (!isPair(item)) continue;
+      if (!yaml().isPair(item)) continue;
       const key = item.key;
-      if (!isScalar(key)) {
+      if (!yaml().isScalar(key)) {
         this.#fault(isNodeLike(key) ? key : map, "a key must be a plain word");
         continue;
       }
@@ -173,7 +169,7 @@ function isNodeLike(value: unknown): value is Node {
 }
 
 function wordFor(node: Node): string {
-  return isSeq(node) ? "a list" : "a single value";
+  return yaml().isSeq(node) ? "a list" : "a single value";
 }
 
 function wholeFile(file: string): Place {

@@ -22,18 +22,19 @@ a fault wherever it stands.
 - **File**: YAML, UTF-8. \`config/flagstone.yaml\` is an example, \`config/flagstone.schema.json\`
   lets an editor check and complete it.
 - **Environment**: \`FLAGSTONE__\` and the path with levels parted by two underscores. Case and
-  single underscores do not count: \`FLAGSTONE__MQTT__PUBLISH_WAIT=15s\` is \`mqtt.publishWait\`. A
-  secret can be read from a file: \`..._FILE=/run/secrets/name\`.
+  single underscores do not count: \`FLAGSTONE__MQTT__PUBLISH_WAIT=15s\` is
+  \`mqtt.publishWait\`. A secret can be read from a file: \`..._FILE=/run/secrets/name\`.
 - **Flag**: \`--set mqtt.publishWait=15s\`, as often as needed; the last one of a key wins.
 
-**Values** carry their unit: durations \`500ms\`, \`15s\`, \`10m\`, \`24h\`, \`7d\` or \`1h30m\`; sizes
-\`10B\`, \`64KiB\`, \`256MiB\`, \`2GiB\`, \`1TiB\`; shares \`80%\`. A key that ends in \`Ms\` or \`Bytes\`
-also takes the bare number. Lists in the environment or a flag: one item, or \`[a, b]\`.
+**Values** carry their unit: durations \`500ms\`, \`15s\`, \`10m\`, \`24h\`, \`7d\` or
+\`1h30m\`; sizes \`10B\`, \`64KiB\`, \`256MiB\`, \`2GiB\`, \`1TiB\`. A key that ends in \`Ms\`
+or \`Bytes\` also takes the bare number. Lists in the environment or a flag: one item, or \`[a, b]\`.
 
 **0** has one meaning a key. Where a limit can be lifted, 0 lifts it ("no limit"); where it cannot,
 0 is refused; where 0 is an amount like any other, the row says what it does.
 
-**hot** keys take hold in a running node, **restart** keys at the next start.`;
+**hot** keys take hold when SIGHUP makes a running node read its configuration again, **restart**
+keys at the next start. With a fault in it, nothing changes.`;
 
 function section(path: string, entry: Entry): string {
   if (entry.node === "field") return table(path, { [path]: entry });

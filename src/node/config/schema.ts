@@ -8,14 +8,7 @@
 // so that comparisons need no special case.
 
 import * as v from "valibot";
-import {
-  formatDuration,
-  formatSize,
-  parseCount,
-  parseDuration,
-  parsePercent,
-  parseSize,
-} from "./units.ts";
+import { formatDuration, formatSize, parseCount, parseDuration, parseSize } from "./units.ts";
 
 /** Whether a new value takes hold in a running node or needs a restart. */
 export type Reload = "hot" | "restart";
@@ -26,7 +19,6 @@ export type RawValue = string | readonly string[];
 export type FieldKind =
   | "duration"
   | "size"
-  | "quota"
   | "count"
   | "port"
   | "flag"
@@ -183,45 +175,12 @@ export function count(options: NumberOptions): Field<number, ""> {
   });
 }
 
-export type Port = number | "off";
-
 /** A TCP port; 0 lets the system choose. */
 export function port(options: Doc & { fallback?: string }): Field<number, ""> {
   return numeric(
     { ...options, min: 0, max: 65_535, zero: "as_is", zeroDoc: "the system chooses a free port" },
     { kind: "port", unit: "", expected: "a port number", parse: parseCount, format: String },
   );
-}
-
-export function portOrOff(options: Doc & { fallback: string }): Field<Port, ""> {
-  const number = port(options);
-  return {
-    ...number,
-    schema: v.union([v.literal("off"), number.schema], lastIssue),
-    expected: "a port number or off",
-  };
-}
-
-export type Quota = { readonly percent: number } | { readonly bytes: number };
-
-/** A share of the volume (`80%`) or a size. 0 means no limit. */
-export function quota(options: Doc & { fallback: string; minBytes: number }): Field<Quota, ""> {
-  const parse = (text: string): Quota | undefined => {
-    const percent = parsePercent(text);
-    if (percent !== undefined) return { percent };
-    const bytes = parseSize(text);
-    return bytes === undefined ? undefined : { bytes: bytes === 0 ? noLimit : bytes };
-  };
-  const inRange = (value: Quota) => "percent" in value || value.bytes >= options.minBytes;
-  return field<Quota, "">(options, {
-    kind: "quota",
-    unit: "",
-    schema: v.pipe(scalar(parse), v.check(inRange, outOfRange)),
-    expected: "a share of the volume such as 80% or a size such as 20GiB",
-    range: `1% to 100%, or at least ${formatSize(options.minBytes)}`,
-    zero: "no limit",
-    format: (value) => formatQuota(value as Quota),
-  });
 }
 
 export function flag(options: Doc & { fallback: "true" | "false" }): Field<boolean, ""> {
@@ -373,16 +332,6 @@ function scalar<T>(parse: (text: string) => T | undefined): v.GenericSchema<unkn
 function textSchema(pattern: RegExp | undefined): v.GenericSchema<unknown, string> {
   const some = v.pipe(v.string(), v.minLength(1));
   return pattern === undefined ? some : v.pipe(some, v.regex(pattern));
-}
-
-// A union hides its branches' issues; what matters is the last branch's.
-function lastIssue(issue: v.UnionIssue<v.BaseIssue<unknown>>): string {
-  return issue.issues?.at(-1)?.message ?? "form";
-}
-
-function formatQuota(value: Quota): string {
-  if ("percent" in value) return `${value.percent}%`;
-  return value.bytes === noLimit ? "0" : formatSize(value.bytes);
 }
 
 function quoteItem(item: string): string {

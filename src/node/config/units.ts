@@ -1,4 +1,4 @@
-// Values with units, as people write them in the configuration: `15s`, `256MiB`, `80%`.
+// Values with units, as people write them in the configuration: `15s`, `256MiB`.
 // Parsing gives whole milliseconds or bytes, or undefined for text of another form; formatting
 // gives the shortest exact text, so that `parse(format(x)) === x` for every whole x >= 0.
 // What is allowed for a key (range, meaning of 0) is the key table's matter.
@@ -53,13 +53,6 @@ export function describeSize(sizeBytes: number): string {
   const [name, factor] = sizeUnits.find(([, factor]) => sizeBytes >= factor) ?? ["B", 1];
   const amount = sizeBytes / factor;
   return `${amount >= 100 || factor === 1 ? Math.round(amount) : amount.toFixed(1)} ${name}`;
-}
-
-/** `80%`; 1 to 100, whole. */
-export function parsePercent(text: string): number | undefined {
-  const match = /^(\d{1,3})%$/.exec(text);
-  const percent = match === null ? 0 : Number(match[1]);
-  return percent >= 1 && percent <= 100 ? percent : undefined;
 }
 
 /** Digits only: no sign, exponent, separator or fraction. */

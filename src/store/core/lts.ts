@@ -89,6 +89,10 @@ export class Lts {
     return this.#trie.sizeBytes;
   }
 
+  get streams(): Iterable<number> {
+    return this.#trie.streams();
+  }
+
   /** Topics whose place is remembered. */
   get cachedCount(): number {
     return this.#cache.size;

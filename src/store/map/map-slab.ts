@@ -98,12 +98,14 @@ export class MapSlab {
   ): Promise<{ entries: MapEntry[]; nextAfterKey: string | undefined; keysRead: number }> {
     await this.#settled();
     const { afterKey, countMax } = options;
+    // "retained/" and "retained" name the same level: `list` takes the former.
+    const level = prefix.endsWith("/") ? prefix.slice(0, -1) : prefix;
     const from =
-      afterKey === undefined ? { gte: childrenOf(prefix) } : { gt: encodeMapKey(afterKey) };
-    const cursor = await this.#kv.cursor({ ...from, lt: afterSubtree(prefix) });
+      afterKey === undefined ? { gte: childrenOf(level) } : { gt: encodeMapKey(afterKey) };
+    const cursor = await this.#kv.cursor({ ...from, lt: afterSubtree(level) });
     const entries: MapEntry[] = [];
     try {
-      const keysRead = await scanMatching(cursor, prefix, filter.split("/"), (key, value) => {
+      const keysRead = await scanMatching(cursor, level, filter.split("/"), (key, value) => {
         entries.push(toEntry(key, value));
         return entries.length < countMax;
       });

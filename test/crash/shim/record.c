@@ -81,13 +81,18 @@ static void start(void) {
     root_len = strlen(root);
     snprintf(marks, sizeof marks, "%s", mark == NULL ? "" : mark);
     skip_sync = getenv("FLAGSTONE_RECORD_SKIP_SYNC") != NULL;
-    record_fd = (int)syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    record_fd = (int)syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC,
+                             0600);
     if (record_fd < 0) { perror("record: cannot open the record"); abort(); }
 }
 
 static bool recording(void) { pthread_once(&once, start); return record_fd >= 0; }
 
-#define REAL(name) ({ static __typeof__(&name) f; if (!f) f = (__typeof__(f))dlsym(RTLD_NEXT, #name); f; })
+#define REAL(name) ({ \
+    static __typeof__(&name) f; \
+    if (!f) f = (__typeof__(f))dlsym(RTLD_NEXT, #name); \
+    f; \
+})
 
 static uint64_t stamp(void) {
     struct timespec now;
@@ -186,11 +191,25 @@ static int open_recorded(int dir, const char *path, int flags, mode_t mode) {
         va_list rest; va_start(rest, flags); mode = va_arg(rest, mode_t); va_end(rest); \
     }
 
-int open(const char *path, int flags, ...) { MODE_ARGUMENT(flags) return open_recorded(AT_FDCWD, path, flags, mode); }
-int open64(const char *path, int flags, ...) { MODE_ARGUMENT(flags) return open_recorded(AT_FDCWD, path, flags, mode); }
-int openat(int dir, const char *path, int flags, ...) { MODE_ARGUMENT(flags) return open_recorded(dir, path, flags, mode); }
-int openat64(int dir, const char *path, int flags, ...) { MODE_ARGUMENT(flags) return open_recorded(dir, path, flags, mode); }
-int creat(const char *path, mode_t mode) { return open_recorded(AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode); }
+int open(const char *path, int flags, ...) {
+    MODE_ARGUMENT(flags)
+    return open_recorded(AT_FDCWD, path, flags, mode);
+}
+int open64(const char *path, int flags, ...) {
+    MODE_ARGUMENT(flags)
+    return open_recorded(AT_FDCWD, path, flags, mode);
+}
+int openat(int dir, const char *path, int flags, ...) {
+    MODE_ARGUMENT(flags)
+    return open_recorded(dir, path, flags, mode);
+}
+int openat64(int dir, const char *path, int flags, ...) {
+    MODE_ARGUMENT(flags)
+    return open_recorded(dir, path, flags, mode);
+}
+int creat(const char *path, mode_t mode) {
+    return open_recorded(AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode);
+}
 int creat64(const char *path, mode_t mode) { return creat(path, mode); }
 int __open_2(const char *path, int flags) { return open_recorded(AT_FDCWD, path, flags, 0); }
 int __open64_2(const char *path, int flags) { return open_recorded(AT_FDCWD, path, flags, 0); }
@@ -226,7 +245,8 @@ static void put_bytes(int fd, uint64_t at_ns, int64_t position, const void *data
 static ssize_t write_recorded(int fd, const void *data, size_t size, int64_t position) {
     pthread_mutex_lock(&lock);
     uint64_t at_ns = stamp();
-    ssize_t n = position < 0 ? REAL(write)(fd, data, size) : REAL(pwrite64)(fd, data, size, position);
+    ssize_t n = position < 0 ? REAL(write)(fd, data, size)
+                             : REAL(pwrite64)(fd, data, size, position);
     if (n > 0) put_bytes(fd, at_ns, position, data, n);
     pthread_mutex_unlock(&lock);
     return n;
@@ -251,19 +271,24 @@ ssize_t write(int fd, const void *data, size_t size) {
     return handle_of(fd) == 0 ? REAL(write)(fd, data, size) : write_recorded(fd, data, size, -1);
 }
 ssize_t pwrite(int fd, const void *data, size_t size, off_t at) {
-    return handle_of(fd) == 0 ? REAL(pwrite)(fd, data, size, at) : write_recorded(fd, data, size, at);
+    if (handle_of(fd) == 0) return REAL(pwrite)(fd, data, size, at);
+    return write_recorded(fd, data, size, at);
 }
 ssize_t pwrite64(int fd, const void *data, size_t size, off64_t at) {
-    return handle_of(fd) == 0 ? REAL(pwrite64)(fd, data, size, at) : write_recorded(fd, data, size, at);
+    if (handle_of(fd) == 0) return REAL(pwrite64)(fd, data, size, at);
+    return write_recorded(fd, data, size, at);
 }
 ssize_t writev(int fd, const struct iovec *parts, int count) {
-    return handle_of(fd) == 0 ? REAL(writev)(fd, parts, count) : writev_recorded(fd, parts, count, -1);
+    if (handle_of(fd) == 0) return REAL(writev)(fd, parts, count);
+    return writev_recorded(fd, parts, count, -1);
 }
 ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t at) {
-    return handle_of(fd) == 0 ? REAL(pwritev)(fd, parts, count, at) : writev_recorded(fd, parts, count, at);
+    if (handle_of(fd) == 0) return REAL(pwritev)(fd, parts, count, at);
+    return writev_recorded(fd, parts, count, at);
 }
 ssize_t pwritev64(int fd, const struct iovec *parts, int count, off64_t at) {
-    return handle_of(fd) == 0 ? REAL(pwritev64)(fd, parts, count, at) : writev_recorded(fd, parts, count, at);
+    if (handle_of(fd) == 0) return REAL(pwritev64)(fd, parts, count, at);
+    return writev_recorded(fd, parts, count, at);
 }
 
 /* ---------------------------------------------------------------- streams */
@@ -272,7 +297,8 @@ ssize_t pwritev64(int fd, const struct iovec *parts, int count, off64_t at) {
  * libc writes a stream's buffer from inside, past every hook. So after each call on a stream of ours
  * the bytes that reached the kernel since the last one are read back from the file.
  */
-static FILE *fopen_recorded(const char *path, const char *mode, FILE *(*real)(const char *, const char *)) {
+static FILE *fopen_recorded(const char *path, const char *mode,
+                            FILE *(*real)(const char *, const char *)) {
     char full[PATH_MAX];
     if (!ours(AT_FDCWD, path, full) || mode[0] == 'r') return real(path, mode);
     pthread_mutex_lock(&lock);
@@ -295,7 +321,9 @@ static FILE *fopen_recorded(const char *path, const char *mode, FILE *(*real)(co
     return stream;
 }
 FILE *fopen(const char *path, const char *mode) { return fopen_recorded(path, mode, REAL(fopen)); }
-FILE *fopen64(const char *path, const char *mode) { return fopen_recorded(path, mode, REAL(fopen64)); }
+FILE *fopen64(const char *path, const char *mode) {
+    return fopen_recorded(path, mode, REAL(fopen64));
+}
 
 static void put_stream(int fd, uint64_t at_ns) {
     struct stat now;
@@ -327,8 +355,12 @@ static int stream_of(FILE *stream) {
     return result; \
 } while (0)
 
-size_t fwrite(const void *data, size_t size, size_t count, FILE *stream) { ON_STREAM(size_t, REAL(fwrite)(data, size, count, stream)); }
-size_t fwrite_unlocked(const void *data, size_t size, size_t count, FILE *stream) { ON_STREAM(size_t, REAL(fwrite_unlocked)(data, size, count, stream)); }
+size_t fwrite(const void *data, size_t size, size_t count, FILE *stream) {
+    ON_STREAM(size_t, REAL(fwrite)(data, size, count, stream));
+}
+size_t fwrite_unlocked(const void *data, size_t size, size_t count, FILE *stream) {
+    ON_STREAM(size_t, REAL(fwrite_unlocked)(data, size, count, stream));
+}
 int fflush(FILE *stream) { ON_STREAM(int, REAL(fflush)(stream)); }
 int fflush_unlocked(FILE *stream) { ON_STREAM(int, REAL(fflush_unlocked)(stream)); }
 int fclose(FILE *stream) {
@@ -360,7 +392,8 @@ int fclose(FILE *stream) {
     const char *first = NULL, *second = NULL; \
     int64_t handle = handle_of(fd); \
     if (handle <= 0) return REAL(name)(fd, size); \
-    WITH_ENTRY(REAL(name)(fd, size), ENTRY(.kind = TRUNCATE, .handle = (uint64_t)handle, .number = (uint64_t)size)); \
+    WITH_ENTRY(REAL(name)(fd, size), \
+        ENTRY(.kind = TRUNCATE, .handle = (uint64_t)handle, .number = (uint64_t)size)); \
 }
 TRUNCATE_FD(ftruncate, off_t)
 TRUNCATE_FD(ftruncate64, off64_t)
@@ -379,11 +412,13 @@ TRUNCATE_NAMED(truncate64, off64_t)
     const char *first = NULL, *second = NULL; \
     int64_t handle = handle_of(fd); \
     if (handle <= 0) return REAL(name) pass; \
-    WITH_ENTRY(REAL(name) pass, ENTRY(.kind = (mode) ? UNSUPPORTED : ALLOCATE, .handle = (uint64_t)handle, \
+    WITH_ENTRY(REAL(name) pass, \
+        ENTRY(.kind = (mode) ? UNSUPPORTED : ALLOCATE, .handle = (uint64_t)handle, \
         .number = (uint64_t)(at + size))); \
 }
 ALLOCATE_FD(fallocate, (int fd, int how, off_t at, off_t size), (fd, how, at, size), how, off_t)
-ALLOCATE_FD(fallocate64, (int fd, int how, off64_t at, off64_t size), (fd, how, at, size), how, off64_t)
+ALLOCATE_FD(fallocate64, (int fd, int how, off64_t at, off64_t size), (fd, how, at, size), how,
+            off64_t)
 ALLOCATE_FD(posix_fallocate, (int fd, off_t at, off_t size), (fd, at, size), 0, off_t)
 ALLOCATE_FD(posix_fallocate64, (int fd, off64_t at, off64_t size), (fd, at, size), 0, off64_t)
 
@@ -395,7 +430,8 @@ static int sync_recorded(int fd, int (*real)(int)) {
     if (skip_sync) return 0;
     static uint64_t tokens;
     pthread_mutex_lock(&lock);
-    struct entry e = { .kind = SYNC_BEGIN, .handle = (uint64_t)handle, .stamp_ns = stamp(), .number = ++tokens };
+    struct entry e = { .kind = SYNC_BEGIN, .handle = (uint64_t)handle, .stamp_ns = stamp(),
+        .number = ++tokens };
     put(e, NULL, NULL, NULL);
     pthread_mutex_unlock(&lock);
     int failed = real(fd);
@@ -422,13 +458,16 @@ int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsign
         ENTRY(.kind = plain ? RENAME : UNSUPPORTED));
 }
 int rename(const char *from, const char *to) { return renameat2(AT_FDCWD, from, AT_FDCWD, to, 0); }
-int renameat(int from_dir, const char *from, int to_dir, const char *to) { return renameat2(from_dir, from, to_dir, to, 0); }
+int renameat(int from_dir, const char *from, int to_dir, const char *to) {
+    return renameat2(from_dir, from, to_dir, to, 0);
+}
 
 int unlinkat(int dir, const char *path, int flags) {
     char full[PATH_MAX];
     const char *first = full, *second = NULL;
     if (!ours(dir, path, full)) return REAL(unlinkat)(dir, path, flags);
-    WITH_ENTRY(REAL(unlinkat)(dir, path, flags), ENTRY(.kind = flags & AT_REMOVEDIR ? RMDIR : UNLINK));
+    WITH_ENTRY(REAL(unlinkat)(dir, path, flags),
+        ENTRY(.kind = flags & AT_REMOVEDIR ? RMDIR : UNLINK));
 }
 int unlink(const char *path) { return unlinkat(AT_FDCWD, path, 0); }
 int rmdir(const char *path) { return unlinkat(AT_FDCWD, path, AT_REMOVEDIR); }
@@ -450,7 +489,8 @@ int linkat(int from_dir, const char *from, int to_dir, const char *to, int flags
     const char *first = a, *second = b;
     bool inside = ours(from_dir, from, a), target = ours(to_dir, to, b);
     if (!target) return REAL(linkat)(from_dir, from, to_dir, to, flags);
-    WITH_ENTRY(REAL(linkat)(from_dir, from, to_dir, to, flags), ENTRY(.kind = inside ? LINK : UNSUPPORTED));
+    WITH_ENTRY(REAL(linkat)(from_dir, from, to_dir, to, flags),
+        ENTRY(.kind = inside ? LINK : UNSUPPORTED));
 }
 int link(const char *from, const char *to) { return linkat(AT_FDCWD, from, AT_FDCWD, to, 0); }
 
@@ -471,7 +511,8 @@ void *mmap(void *at, size_t size, int protection, int flags, int fd, off_t offse
 void *mmap64(void *at, size_t size, int protection, int flags, int fd, off64_t offset) {
     return mmap(at, size, protection, flags, fd, offset);
 }
-ssize_t copy_file_range(int from, off64_t *at, int to, off64_t *to_at, size_t size, unsigned flags) {
+ssize_t copy_file_range(int from, off64_t *at, int to, off64_t *to_at, size_t size,
+                        unsigned flags) {
     put_unsupported(to, "copy_file_range");
     return syscall(SYS_copy_file_range, from, at, to, to_at, size, flags);
 }

@@ -1,12 +1,15 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { CodedError, diskErrors } from "../../../src/base/index.ts";
-import { commandRows } from "../../../src/cli/commands/index.ts";
+import { commandRows } from "../../../src/cli/commands/rows.ts";
 import { errorRows } from "../../../src/cli/error-tables.ts";
 import { exitCodeOf } from "../../../src/cli/exit-codes.ts";
 import { runCli } from "../../../src/cli/program.ts";
 import { cliReference, errorReference } from "../../../src/cli/reference.ts";
+import { kvErrors } from "../../../src/kv/index.ts";
+import { logErrors } from "../../../src/log/index.ts";
 import { configErrors, nodeErrors } from "../../../src/node/errors.ts";
+import { storeErrors } from "../../../src/store/index.ts";
 import { createFakeIo } from "../../support/fake-io.ts";
 
 const root = new URL("../../../", import.meta.url);
@@ -139,8 +142,11 @@ test("exit codes follow the error", () => {
   expect(exitCodeOf(nodeErrors.listenFailed({}))).toBe(4);
   expect(exitCodeOf(nodeErrors.failed({ reason: "" }))).toBe(5);
   expect(exitCodeOf(diskErrors.failed({}))).toBe(5);
-  expect(exitCodeOf(new CodedError("STORE_X", "internal", "", {}))).toBe(70);
-  expect(exitCodeOf(new CodedError("LOG_DAMAGED", "corrupt", "", {}))).toBe(4);
+  expect(exitCodeOf(logErrors.failed({}))).toBe(5);
+  expect(exitCodeOf(kvErrors.failed({}))).toBe(5);
+  expect(exitCodeOf(logErrors.damaged({}))).toBe(4);
+  expect(exitCodeOf(storeErrors.formatNewer({}))).toBe(4);
+  expect(exitCodeOf(new CodedError("OTHER_X", "internal", "", {}))).toBe(70);
   expect(exitCodeOf(new TypeError("x"))).toBe(70);
 });
 

@@ -38,7 +38,7 @@ test("a message goes out with Mosquitto's flags", async () => {
 test("without flags: MQTT 5 on 127.0.0.1:1883, QoS 0, a random id", async () => {
   const { broker } = await pub(["-t", "a", "-m", "x"]);
   expect(broker.connects[0]).toMatchObject({ host: "127.0.0.1", port: 1883, version: 5 });
-  expect(broker.connects[0]?.clientId).toMatch(/^flagstone-pub-[0-9a-f]{12}$/);
+  expect(broker.connects[0]?.clientId).toMatch(/^flagstone-[0-9a-f]{12}$/);
   expect(broker.published[0]).toMatchObject({ qos: 0, isRetained: false });
 });
 

@@ -5,6 +5,7 @@ import { expect, test } from "vitest";
 import {
   createNodeDisk,
   type Disk,
+  diskErrors,
   type FileCalls,
   isCodedError,
   nodeDisk,
@@ -59,10 +60,14 @@ test("a log file that vanished since it was listed is no error", async () => {
 
 test("after a failed sync the store takes nothing more, but still reads", async () => {
   await inFolder(async (path) => {
-    const fdatasync = (_fd: number, done: (error: Error) => void): void =>
+    let isFailing = false;
+    const fdatasync = (fd: number, done: (error: Error | null) => void): void => {
+      if (!isFailing) return fs.fdatasync(fd, done);
       done(Object.assign(new Error("EIO: i/o error"), { code: "EIO" }));
+    };
     const disk = createNodeDisk({ ...fs, fdatasync } as unknown as FileCalls);
     const kv = await createClassicDriver({ disk }).open(path);
+    isFailing = true;
     const put = () => kv.batch().put(Buffer.from("a"), Buffer.from("1")).write();
     await put();
     const error = await kv.sync().catch((thrown: unknown) => thrown);
@@ -72,6 +77,28 @@ test("after a failed sync the store takes nothing more, but still reads", async 
     }
     expect((await kv.get(Buffer.from("a")))?.toString()).toBe("1");
     await kv.close();
+  });
+});
+
+test("a new manifest is synced before the store is handed out, and a failure refuses it", async () => {
+  await inFolder(async (path) => {
+    const synced: string[] = [];
+    let isFailing = false;
+    const disk: Disk = {
+      ...nodeDisk,
+      open: async (name, mode) => {
+        synced.push(name.slice(path.length + 1).replace(/\d+/, "N"));
+        if (isFailing) throw diskErrors.failed({ operation: "open", path: name, reason: "EIO" });
+        return nodeDisk.open(name, mode);
+      },
+    };
+    const driver = createClassicDriver({ disk });
+    await (await driver.open(path)).close();
+    expect(synced).toEqual(["CURRENT", "MANIFEST-N"]);
+    isFailing = true;
+    await expect(driver.open(path)).rejects.toMatchObject({ code: "KV_FAILED" });
+    isFailing = false;
+    await (await driver.open(path)).close();
   });
 });
 

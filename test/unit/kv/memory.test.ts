@@ -20,6 +20,21 @@ kvContract("memory without a model", async () => ({
   close: () => Promise.resolve(),
 }));
 
+test("what a dead process still runs leaves the store of the next one alone", async () => {
+  const { clock, driver } = machine(3, [1000, 1000]);
+  const open = () => clock.complete(driver.open("store", { writeBufferBytes: 1 }));
+  const old = await open();
+  await clock.complete(put(old, 1));
+  driver.kill();
+  // Its log is full: this write would switch it, and the switch would never end.
+  put(old, 2).catch(() => undefined);
+  await clock.advance(0);
+  const next = await open();
+  for (let at = 3; at < 6; at++) await clock.complete(put(next, at));
+  await clock.complete(next.close());
+  expect(await clock.complete(keysLeft(driver))).toEqual([1, 3, 4, 5]);
+});
+
 describe("power loss", () => {
   test("a synced batch survives, whatever became of the others", async () => {
     for (let seed = 0; seed < 60; seed++) {

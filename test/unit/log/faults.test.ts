@@ -93,7 +93,7 @@ describe("no space", () => {
     await harness.close(log);
   });
 
-  test("is told while a whole segment is left, which progress writes use up, then appends wait", async () => {
+  test("is told with a segment left for progress writes; then appends wait", async () => {
     const harness = new LogHarness();
     const log = await harness.open();
     const used = 2 ** 40 - harness.disk.freeBytes;
@@ -180,6 +180,20 @@ describe("segments", () => {
     await harness.close(log);
   });
 
+  test("a start that finds no segment ready does not wait for a whole one", async () => {
+    const sizes = { segmentBytes: 8 * 1024 * 1024, zeroFillBytes: 1024 * 1024 };
+    const harness = new LogHarness({ settings: { ...sizes, flushBytesMax: 1024 * 1024 } });
+    let log = await harness.open();
+    expect(harness.disk.peek(`${logDir}/00000001.wal`)).toHaveLength(4 * 1024 * 1024);
+    await harness.clock.advance(1000);
+    expect(harness.disk.peek(`${logDir}/00000002.free`)).toHaveLength(8 * 1024 * 1024);
+    await harness.appendAll(log, recordsOf(1, 1, 5));
+    await harness.close(log);
+    log = await harness.open();
+    expect(harness.disk.peek(`${logDir}/00000002.wal`)).toHaveLength(8 * 1024 * 1024);
+    await harness.close(log);
+  });
+
   test("the folder is synced before the first ack out of a new segment", async () => {
     const harness = new LogHarness();
     const log = await harness.open();
@@ -197,7 +211,7 @@ describe("segments", () => {
     await harness.close(log);
   });
 
-  test("are recycled when every shard has released them, oldest first, and the rest removed", async () => {
+  test("are recycled when every shard has released them; spare ones are removed", async () => {
     const harness = new LogHarness();
     const log = await harness.open();
     for (let index = 1; index <= 400; index += 10) {

@@ -52,7 +52,7 @@ describe("appending", () => {
     expect(log.counters.flushes).toBe(2);
   });
 
-  test("done runs in append order over all shards, and an error in one does not stop others", async () => {
+  test("done runs in append order over all shards, whatever one of them throws", async () => {
     const harness = new LogHarness();
     const log = await harness.open();
     const order: string[] = [];
@@ -101,7 +101,7 @@ describe("appending", () => {
     expect(log.counters.refused).toBe(1);
   });
 
-  test("appends above pendingBytesMax are refused and those before it still become durable", async () => {
+  test("appends above pendingBytesMax are refused, those before become durable", async () => {
     const harness = new LogHarness({ settings: { pendingBytesMax: 200 } });
     const log = await harness.open();
     const one = appendOne(log, makeRecord(1, 1, Buffer.alloc(100)));
@@ -121,7 +121,7 @@ describe("appending", () => {
     expect(append).toThrow(expect.objectContaining({ code: "BASE_ASSERTION_FAILED" }));
   });
 
-  test("flushIntervalMs and idleFlushIntervalMs delay a flush, a full group does not wait", async () => {
+  test("flush intervals delay a flush, but a full group does not wait", async () => {
     const harness = new LogHarness({ settings: { idleFlushIntervalMs: 20, flushIntervalMs: 30 } });
     const log = await harness.open();
     const start = harness.clock.elapsedMs();
@@ -145,7 +145,7 @@ describe("proof", () => {
     expect(log.counters.flushes).toBe(2);
   });
 
-  test("prove resolves when a later flush has proved what was appended, also when idle", async () => {
+  test("prove resolves when a later flush has proved what was appended", async () => {
     const harness = new LogHarness();
     const log = await harness.open();
     const appended = appendOne(log, makeRecord(1, 1));
@@ -177,7 +177,7 @@ describe("proof", () => {
     await harness.close(log);
   });
 
-  test("an unproved empty flush is rewritten too: its loss would look like damage later", async () => {
+  test("an unproved empty flush is rewritten: its loss would look like damage", async () => {
     const harness = new LogHarness();
     let log = await harness.open();
     await harness.appendAll(log, [makeRecord(1, 1)]);
@@ -327,7 +327,7 @@ describe("replacement", () => {
     await harness.close(log);
   });
 
-  test("several replacements in one turn become flushes of their own and the last wins", async () => {
+  test("of several replacements in one turn the last wins", async () => {
     const harness = new LogHarness();
     let log = await harness.open();
     await harness.appendAll(log, [

@@ -313,7 +313,7 @@ describe("damage in the synced part", () => {
     await harness.close(log);
   });
 
-  test("does not clear a shard whose term changed: its suffix may have been replaced in there", async () => {
+  test("does not clear a shard whose term changed: a replacement may be lost", async () => {
     const harness = new LogHarness();
     const log = await openDamaged(
       harness,

@@ -9,7 +9,6 @@ const facts: BannerFacts = {
   freeBytes: 12.3 * 2 ** 30,
   totalBytes: 50 * 2 ** 30,
   fileSystem: "ext4",
-  intervalGroups: [],
   command: "node dist/cli/main.js",
   readyMs: 122.6,
 };
@@ -41,12 +40,6 @@ test("an address that others reach is said loudly, and the try lines use one tha
   const lines = bannerLines({ ...facts, listeners: [{ name: "tcp", host: "0.0.0.0", port: 1 }] });
   expect(lines[1]).toContain("ANONYMOUS, EVERYBODY");
   expect(lines.join("\n")).toContain("sub -h 127.0.0.1 -p 1");
-});
-
-test("acks that do not wait for the disk are named with their group", () => {
-  expect(bannerLines({ ...facts, intervalGroups: ["fast"] })[3]).toBe(
-    "  durability group fast: acks do not wait for the disk (fsync: interval)",
-  );
 });
 
 test("loopback is told from addresses that look like it", () => {

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import {
   diskErrors,
@@ -49,6 +50,16 @@ test("the identity is durable before the directory is used", async () => {
   disk.crash();
   await first.close();
   expect((await open()).siteId).toBe(first.siteId);
+});
+
+test("a first start that was cut off at any file does not make the directory foreign", async () => {
+  const names = ["probe.tmp", "probe.tmp.new", "FLAGSTONE.new", "FLAGSTONE.copy.new"];
+  for (const name of names) {
+    const { open, disk, clock } = machine();
+    await clock.complete(disk.makeDir("data"));
+    await clock.complete(replaceFile(disk, `data/${name}`, Buffer.from("half")));
+    expect(await open(), name).toMatchObject({ format: 1, isNew: true });
+  }
 });
 
 test("a directory in use is refused with what to do", async () => {
@@ -168,4 +179,10 @@ test("a stamp is read only when every byte is right", () => {
     expect(parseStamp(text.slice(0, index))).toBeUndefined();
   }
   expect(parseStamp(text.replace("format 1", "format 2"))).toBeUndefined();
+});
+
+test("the example of docs/formats/data-dir.md is a stamp as it is written", () => {
+  const page = readFileSync(new URL("../../../docs/formats/data-dir.md", import.meta.url), "utf8");
+  const example = /<!-- stamp -->\n```\n([\s\S]*?)```/.exec(page)?.[1] ?? "";
+  expect(example).toBe(formatStamp({ format: 1, siteId: "0123456789abcdef0123456789abcdef" }));
 });

@@ -39,6 +39,16 @@ test("events below the level are not written", () => {
   expect(lines).toEqual([]);
 });
 
+test("a level that is set holds from the next line on", () => {
+  const { logger, records } = capture({ level: "warn" });
+  logger.info("a.before");
+  logger.setLevel("debug");
+  logger.debug("a.after");
+  logger.setLevel("error");
+  logger.warn("a.late");
+  expect(records().map(({ event }) => event)).toEqual(["a.after"]);
+});
+
 test("payloads and secrets never reach a line, at any depth", () => {
   const { lines, logger } = capture();
   logger.error("broker.refused", {

@@ -11,7 +11,8 @@ import {
 import type { Assemble, Components } from "../../../src/node/assemble.ts";
 import { createSettings } from "../../../src/node/config/config.ts";
 import { openListeners } from "../../../src/node/listeners.ts";
-import { startNode } from "../../../src/node/node.ts";
+import { composeNode } from "../../../src/node/node.ts";
+import type { Store } from "../../../src/store/index.ts";
 import { lockDriver } from "../../support/lock-driver.ts";
 
 function paperComponents() {
@@ -48,6 +49,9 @@ function fakeNetwork(taken: readonly number[] = []): Network & { readonly open: 
   };
 }
 
+/** Nobody looks into it here. */
+const noStore = {} as Store;
+
 const settings = createSettings({ data: { dir: "data" } });
 
 test("what assemble builds is closed before the data directory is given back", async () => {
@@ -57,12 +61,13 @@ test("what assemble builds is closed before the data directory is given back", a
     order.push(`assembled on ${dataDir.path}, lock held: ${kv.held.size}`);
     return {
       listeners: [{ name: "tcp", host: "127.0.0.1", port: 1 }],
+      store: noStore,
       close: async () => {
         order.push(`closed, lock held: ${kv.held.size}`);
       },
     };
   };
-  const node = await clock.complete(startNode(settings, components, assemble));
+  const node = await clock.complete(composeNode(settings, components, assemble));
   expect(node.listeners).toHaveLength(1);
   expect(node.readyMs).toBeGreaterThan(0);
   await node.close();
@@ -76,7 +81,7 @@ test("a start that fails half way gives the data directory back and reports its 
   const assemble: Assemble = async () => {
     throw new Error("no room");
   };
-  await expect(clock.complete(startNode(settings, components, assemble))).rejects.toThrow(
+  await expect(clock.complete(composeNode(settings, components, assemble))).rejects.toThrow(
     "no room",
   );
   expect(kv.held.size).toBe(0);
@@ -87,9 +92,9 @@ test("the first failure settles `failed`, later ones do not", async () => {
   const assemble: Assemble = async ({ fail }) => {
     fail(new CodedError("LOG_FAILED", "internal", "fdatasync failed", {}));
     fail(new CodedError("LOG_FAILED", "internal", "second", {}));
-    return { listeners: [], close: async () => undefined };
+    return { listeners: [], store: noStore, close: async () => undefined };
   };
-  const node = await clock.complete(startNode(settings, components, assemble));
+  const node = await clock.complete(composeNode(settings, components, assemble));
   const failure = await node.failed;
   expect(failure).toMatchObject({
     code: "NODE_FAILED",
@@ -101,9 +106,13 @@ test("the first failure settles `failed`, later ones do not", async () => {
 test("two nodes in one process share nothing", async () => {
   const first = paperComponents();
   const second = paperComponents();
-  const assemble: Assemble = async () => ({ listeners: [], close: async () => undefined });
-  const one = await first.clock.complete(startNode(settings, first.components, assemble));
-  const two = await second.clock.complete(startNode(settings, second.components, assemble));
+  const assemble: Assemble = async () => ({
+    listeners: [],
+    store: noStore,
+    close: async () => undefined,
+  });
+  const one = await first.clock.complete(composeNode(settings, first.components, assemble));
+  const two = await second.clock.complete(composeNode(settings, second.components, assemble));
   await one.close();
   expect(second.kv.held.size).toBe(1);
   await two.close();

@@ -89,6 +89,18 @@ describe("duplicates", () => {
     const report = oracle.check();
     expect(report.faults).toEqual([]);
     expect(report.repeats[0]?.again.connection).toBe(2);
+    expect(report.repeats[0]?.isExplainedByPublisher).toBe(false);
+  });
+
+  test("at QoS 1 with DUP are explained likewise on the same connection", () => {
+    const { oracle, publish, receive, faults } = createScene(1);
+    const message = publish();
+    oracle.sent(message, 1);
+    receive(message, { dup: true });
+    receive(message, { dup: true });
+    expect(faults()).toEqual([]);
+    receive(message, { dup: true });
+    expect(faults()).toEqual(["duplicate"]);
   });
 
   test("at QoS 1 are explained by a publisher that sent twice, once", () => {
@@ -98,6 +110,7 @@ describe("duplicates", () => {
     receive(message);
     receive(message);
     expect(faults()).toEqual([]);
+    expect(oracle.check().repeats[0]?.isExplainedByPublisher).toBe(true);
     receive(message);
     expect(faults()).toEqual(["duplicate"]);
   });
@@ -176,6 +189,33 @@ test("a copy owes the same messages and has received none", () => {
   const copy = oracle.withoutReceipts();
   expect(copy.check()).toMatchObject({ sent: 1, acked: 1, received: 0 });
   expect(copy.missing("s")).toHaveLength(1);
+});
+
+describe("what is forgotten", () => {
+  test("still counts, and is unexpected when it comes again", () => {
+    const { oracle, publish, receive, faults } = createScene();
+    const old = publish();
+    receive(old);
+    oracle.forget(2n);
+    expect(oracle.check()).toMatchObject({ faults: [], sent: 1, acked: 1, received: 1 });
+    receive(publish());
+    expect(faults()).toEqual([]);
+    receive(old);
+    expect(faults()).toEqual(["unexpected"]);
+  });
+
+  test("is nothing that is owed, unacked or younger", () => {
+    const { oracle, publish, receive, faults } = createScene();
+    const unacked = publish("t/1", false);
+    publish();
+    oracle.forget(2n);
+    receive(unacked);
+    expect(faults()).toEqual(["loss"]);
+    receive(publish());
+    oracle.forget(1n);
+    expect(faults()).toContain("loss");
+    expect(oracle.check().received).toBe(2);
+  });
 });
 
 test("a payload carries the name of its message at any size", () => {

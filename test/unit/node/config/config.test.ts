@@ -9,7 +9,7 @@ import type { Fault } from "../../../../src/node/config/fault.ts";
 import { formatFaults } from "../../../../src/node/config/fault.ts";
 import { keyTable } from "../../../../src/node/config/keys.ts";
 import { describePlace } from "../../../../src/node/config/place.ts";
-import { noLimit, parseValue, secret } from "../../../../src/node/config/schema.ts";
+import { count, named, noLimit, parseValue, secret } from "../../../../src/node/config/schema.ts";
 import { fieldsOf } from "../../../../src/node/config/walk.ts";
 
 const yaml = (text: string): NonNullable<ConfigSources["file"]> => ({
@@ -21,7 +21,6 @@ test("no source at all gives the documented defaults", () => {
   const settings = createSettings();
   expect(settings.data.dir).toBe("./data");
   expect(settings.listeners).toEqual({ tcp: { host: "127.0.0.1", port: 1883 } });
-  expect(settings.admin.port).toBe("off");
   expect(settings.log).toMatchObject({
     segmentBytes: 64 * 2 ** 20,
     flushIntervalMs: 0,
@@ -38,11 +37,11 @@ test("no source at all gives the documented defaults", () => {
     userPropertiesMax: 64,
     subscriptionsMax: 1000,
     sessionExpiryMsMax: 7 * 86_400_000,
-    backlogMax: noLimit,
     outboundBufferBytesMax: 4 * 2 ** 20,
     publishWaitMs: 15_000,
     subscribeWaitMs: 10_000,
-    takeoverWaitMs: 2000,
+    connectWaitMs: 15_000,
+    connectionsMax: 100_000,
     storeQos0: false,
     preAuthBytes: 64 * 1024,
     preAuthTimeMs: 10_000,
@@ -51,32 +50,16 @@ test("no source at all gives the documented defaults", () => {
   });
   expect(settings.store).toMatchObject({
     blockCacheBytes: 64 * 2 ** 20,
-    openSlabs: 64,
+    checkpointBytes: 64 * 2 ** 20,
+    checkpointAgeMs: 60_000,
     topicCacheMax: 100_000,
-    txOperationsMax: 1000,
-    txBytesMax: 2 ** 20,
   });
-  expect(settings.groups).toEqual({
-    default: {
-      fsync: "always",
-      quota: { percent: 80 },
-      onFull: "refuse",
-      writeBufferBytes: 256 * 2 ** 20,
-    },
-  });
-  expect(Object.keys(settings.databases)).toEqual(["messages", "state", "meta"]);
+  expect(settings.groups).toEqual({ default: { writeBufferBytes: 256 * 2 ** 20 } });
   expect(settings.databases.messages).toMatchObject({
     shards: 4,
-    layout: "log",
-    retentionMs: 7 * 86_400_000,
-    group: "default",
-    topics: ["#"],
+    layoutOptions: { rootThreshold: 100, threshold: 10, streamsMax: 256, patterns: [] },
   });
-  expect(settings.databases.meta).toMatchObject({
-    shards: 1,
-    layout: "map",
-    retentionMs: noLimit,
-  });
+  expect(settings.databases.state).toEqual({ shards: 4 });
 });
 
 test("a flag wins over --set, --set over the environment, that over the file, that over the default", () => {
@@ -126,16 +109,16 @@ test("case and single underscores of environment names do not count", () => {
 
 test("environment names reach entries that the file names, whatever their case", () => {
   const { settings } = readConfig({
-    file: yaml("databases: {cold-data: {shards: 2}}\n"),
+    file: yaml("listeners: {inner-lan: {port: 2883}}\n"),
     environment: {
-      FLAGSTONE__DATABASES__COLD_DATA__SHARDS: "8",
-      FLAGSTONE__DATABASES__MESSAGES__SHARDS: "16",
-      FLAGSTONE__DATABASES__FRESH__TOPICS: '[a/#, "b/+"]',
+      FLAGSTONE__LISTENERS__INNER_LAN__PORT: "2884",
+      FLAGSTONE__LISTENERS__FRESH__PORT: "2885",
+      FLAGSTONE__DATABASES__MESSAGES__LAYOUT_OPTIONS__PATTERNS: '[a/#, "b/+"]',
     },
   });
-  expect(settings.databases["cold-data"]?.shards).toBe(8);
-  expect(settings.databases.messages?.shards).toBe(16);
-  expect(settings.databases.fresh?.topics).toEqual(["a/#", "b/+"]);
+  expect(settings.listeners["inner-lan"]?.port).toBe(2884);
+  expect(settings.listeners.fresh?.port).toBe(2885);
+  expect(settings.databases.messages.layoutOptions.patterns).toEqual(["a/#", "b/+"]);
 });
 
 test("variables that are not ours are left alone", () => {
@@ -143,12 +126,29 @@ test("variables that are not ours are left alone", () => {
   expect(readConfig({ environment }).settings).toEqual(createSettings());
 });
 
-test("naming a listener replaces the built-in one; naming a database adds to them", () => {
-  const { settings } = readConfig({
-    file: yaml("listeners: {inner: {port: 2883}}\ndatabases: {sensors: }\n"),
-  });
+test("naming a listener replaces the built-in one", () => {
+  const { settings } = readConfig({ file: yaml("listeners: {inner: {port: 2883}}\n") });
   expect(settings.listeners).toEqual({ inner: { host: "127.0.0.1", port: 2883 } });
-  expect(Object.keys(settings.databases)).toEqual(["messages", "state", "meta", "sensors"]);
+});
+
+test("names may be added to built-in ones, where the table says so", () => {
+  const table = {
+    sets: named(
+      {
+        doc: "",
+        label: "set",
+        builtIn: { first: {}, second: { size: "7" } },
+        builtInWhenNamed: "kept",
+      },
+      { size: count({ doc: "", reload: "restart", fallback: "1", min: 1, max: 9 }) },
+    ),
+  };
+  const faults: Fault[] = [];
+  const resolved = readSources(table, { file: yaml("sets: {third: , first: {size: 3}}") }, faults);
+  expect(faults).toEqual([]);
+  expect(resolved.settings).toEqual({
+    sets: { first: { size: 3 }, second: { size: 7 }, third: { size: 1 } },
+  });
 });
 
 test("a key whose name has the unit takes the bare number, others do not", () => {
@@ -170,17 +170,17 @@ test("a text that looks like a number keeps its spelling", () => {
 
 test("0 lifts every limit that can be lifted", () => {
   const { settings } = readConfig({
-    set: ["mqtt.userPropertiesMax=0", "mqtt.sessionExpiryMax=0", "groups.default.quota=0"],
+    set: ["mqtt.userPropertiesMax=0", "mqtt.sessionExpiryMax=0"],
   });
   expect(settings.mqtt.userPropertiesMax).toBe(noLimit);
   expect(settings.mqtt.sessionExpiryMsMax).toBe(noLimit);
-  expect(settings.groups.default?.quota).toEqual({ bytes: noLimit });
 });
 
 test("an embedder's object is checked like a file and its faults name the path", () => {
   expect(createSettings({ mqtt: { inflightMax: 5 } }).mqtt.inflightMax).toBe(5);
   expect(
-    createSettings({ databases: { messages: { topics: ["a/#"] } } }).databases.messages?.topics,
+    createSettings({ databases: { messages: { layoutOptions: { patterns: ["a/#"] } } } }).databases
+      .messages.layoutOptions.patterns,
   ).toEqual(["a/#"]);
   expect(() => createSettings({ mqtt: { inflightMx: 5 } })).toThrow(
     'settings.mqtt.inflightMx: unknown key "mqtt.inflightMx"; did you mean "inflightMax"?',
@@ -205,12 +205,11 @@ describe("every key of the table", () => {
   test.each(
     fields.filter(({ field }) => field.kind !== "list").map((row) => [row.path, row] as const),
   )("%s: 0 does what its row says", (_path, { field }) => {
-    const numeric = ["duration", "size", "count", "port", "quota"].includes(field.kind);
+    const numeric = ["duration", "size", "count", "port"].includes(field.kind);
     if (!numeric) return;
     const parsed = parseValue(field, "0");
     if (field.zero === undefined) expect(parsed.issue).toBe("range");
     else if (field.zero !== "no limit") expect(parsed).toEqual({ value: 0 });
-    else if (field.kind === "quota") expect(parsed).toEqual({ value: { bytes: noLimit } });
     else expect(parsed).toEqual({ value: noLimit });
   });
 });

@@ -36,13 +36,15 @@ test("a misspelt key is shown with line, column, caret and the nearest key", () 
 });
 
 test("a key that is at home elsewhere is named with its path", () => {
-  expect(faultsOfFile("store:\n  fsync: always\n")).toContain(
-    'unknown key "store.fsync"; did you mean "groups.<group>.fsync"?',
+  expect(faultsOfFile("store:\n  writeBuffer: 1GiB\n")).toContain(
+    'unknown key "store.writeBuffer"; did you mean "groups.default.writeBuffer"?',
   );
 });
 
 test("a key like nothing known lists what is known there", () => {
-  expect(faultsOfFile("admin:\n  zzz: 1\n")).toContain('unknown key "admin.zzz"; known here: port');
+  expect(faultsOfFile("data:\n  zzzzz: 1\n")).toContain(
+    'unknown key "data.zzzzz"; known here: dir',
+  );
 });
 
 test("a value of the wrong form says got, expected, range and what was probably meant", () => {
@@ -84,7 +86,7 @@ test("a misspelt choice names the choices and the nearest", () => {
 test("all faults of all sources come at once, in reading order", () => {
   const text = faultsOf({
     file: { name: "f.yaml", bytes: Buffer.from("mqtt:\n  inflightMax: many\nfoo: 1\n") },
-    environment: { FLAGSTONE__MQTT__INFLIGHTMX: "5", FLAGSTONE__STORE__OPEN_SLABS: "1" },
+    environment: { FLAGSTONE__MQTT__INFLIGHTMX: "5", FLAGSTONE__STORE__TOPIC_CACHE_MAX: "1" },
     set: ["mqtt.publishWait=soon", "nonsense", "mqtt=1"],
   });
   expect(text.split("\n").filter((line) => !line.startsWith("  "))).toEqual([
@@ -92,7 +94,8 @@ test("all faults of all sources come at once, in reading order", () => {
     expect.stringContaining('f.yaml:3:1: unknown key "foo"; known here: data, listeners'),
     'environment FLAGSTONE__MQTT__INFLIGHTMX: unknown key "mqtt.inflightmx"; ' +
       'did you mean "inflightMax"?',
-    'environment FLAGSTONE__STORE__OPEN_SLABS: store.openSlabs: got "1", allowed 4 to 10000',
+    'environment FLAGSTONE__STORE__TOPIC_CACHE_MAX: store.topicCacheMax: got "1", allowed 100 to ' +
+      "10000000",
     "--set nonsense: expected path=value, such as mqtt.publishWait=15s",
     '--set mqtt.publishWait: mqtt.publishWait: got "soon", expected a duration such as 500ms, 15s ' +
       "or 7d; allowed 0 to 10m, 0: refused at once",
@@ -102,9 +105,11 @@ test("all faults of all sources come at once, in reading order", () => {
 });
 
 test("a list, a map or nothing where one value belongs is a fault at its place", () => {
-  const text = faultsOfFile("mqtt:\n  inflightMax: [1, 2]\n  backlogMax:\n  publishWait: {a: 1}\n");
+  const text = faultsOfFile(
+    "mqtt:\n  inflightMax: [1, 2]\n  receiveMaximum:\n  publishWait: {a: 1}\n",
+  );
   expect(text).toContain("f.yaml:2:16: mqtt.inflightMax: got a list, expected a whole number");
-  expect(text).toContain("f.yaml:3:3: mqtt.backlogMax: got nothing, expected a whole number");
+  expect(text).toContain("f.yaml:3:3: mqtt.receiveMaximum: got nothing, expected a whole number");
   expect(text).toContain("f.yaml:4:16: mqtt.publishWait: got keys below it, expected a duration");
 });
 
@@ -118,9 +123,9 @@ test("a file that is a list is refused", () => {
   );
 });
 
-test("names of databases, groups and listeners follow one rule", () => {
-  expect(faultsOfFile("databases:\n  My.Data: {shards: 1}\n")).toContain(
-    'f.yaml:2:3: databases: "My.Data" is not a name: a lower-case letter, then up to 62 of',
+test("names of listeners follow one rule", () => {
+  expect(faultsOfFile("listeners:\n  My.Lan: {port: 1}\n")).toContain(
+    'f.yaml:2:3: listeners: "My.Lan" is not a name: a lower-case letter, then up to 62 of',
   );
 });
 
@@ -224,23 +229,15 @@ test("rules between keys are faults at the value that was written", () => {
   const text = faultsOfFile(
     lines(
       "listeners: {a: {port: 1883}, b: {port: 1883}}",
-      "databases:",
-      "  sensors: {group: defalt}",
-      "  meta: {shards: 2}",
-      "  state: {layout: log}",
-      "  messages: {replicationFactor: 3}",
-      "log: {segmentBytes: 1MiB}",
+      "databases: {messages: {layoutOptions: {patterns: [a/+/b, a+, '#/b']}}}",
     ),
   );
   expect(text).toContain(
     "f.yaml:1:40: listeners.b.port: 127.0.0.1:1883 is taken by listeners.a.port",
   );
-  expect(text).toContain('there is no group "defalt"; did you mean "default"?');
-  expect(text).toContain("databases.meta.shards: the database meta always has one shard");
-  expect(text).toContain("databases.state.layout: the database state always has layout map");
-  expect(text).toContain("databases.messages.replicationFactor: a single node holds one copy");
-  expect(text).toContain("log.segmentBytes: must hold a packet of mqtt.maxPacketSize");
-  expect(text).toContain("6 faults");
+  expect(text).toContain('patterns: "a+" is not a topic filter: wildcard not alone');
+  expect(text).toContain('patterns: "#/b" is not a topic filter: hash not last');
+  expect(text).toContain("3 faults");
 });
 
 test("unknown file keys keep the faults of their neighbours in sight", () => {

@@ -5,7 +5,6 @@ import {
   formatSize,
   parseCount,
   parseDuration,
-  parsePercent,
   parseSize,
 } from "../../../../src/node/config/units.ts";
 
@@ -24,11 +23,6 @@ test("sizes are read in binary units only", () => {
   expect(["0", "10B", "64KiB", "1.5GiB"].map(parseSize)).toEqual([0, 10, 65_536, 1.5 * 2 ** 30]);
   for (const text of ["64", "64KB", "64k", "1.5B", "", "KiB"])
     expect(parseSize(text)).toBeUndefined();
-});
-
-test("shares are 1% to 100%", () => {
-  expect(["1%", "80%", "100%"].map(parsePercent)).toEqual([1, 80, 100]);
-  for (const text of ["0%", "101%", "80", "8.5%"]) expect(parsePercent(text)).toBeUndefined();
 });
 
 test("counts are digits only", () => {

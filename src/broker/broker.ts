@@ -1,0 +1,215 @@
+// The broker: accepts connections, gives each its limits before login, and lets all of them go when
+// it stops. It builds the paths that connections share and owns the session room.
+//
+// Order at start: `load` (filters of stored sessions), then the store's own start, then `start`, then
+// connections. `close` goes the other way: nothing new is accepted, clients are told 0x8B in paced
+// batches, what was taken from them is finished, and the sessions commit.
+
+import {
+  type ByteConnection,
+  type Clock,
+  type ConnectionHandlers,
+  type ListenAddress,
+  type Listener,
+  type Logger,
+  type Network,
+  type Random,
+  sleep,
+} from "../base/index.ts";
+import { ChunkPool } from "../mqtt/index.ts";
+import type { LiveSubscriptions, Sessions, WillPublisher } from "../session/index.ts";
+import type { Store } from "../store/index.ts";
+import { type AccessPort, allowAll, Rights } from "./access.ts";
+import { ClientConnection, type ConnectionOwner, type ConnectionParts } from "./connection.ts";
+import { type BrokerCounters, createBrokerCounters } from "./counters.ts";
+import { LimitedLog } from "./limited-log.ts";
+import { LiveTrie } from "./live-subscriptions.ts";
+import { PublishPath } from "./publish-path.ts";
+import type { BrokerSettings } from "./settings.ts";
+import { WriteTurn } from "./write-path.ts";
+
+/** What sessions need of the broker. */
+export type SessionPorts = { readonly live: LiveSubscriptions; readonly wills: WillPublisher };
+
+export type BrokerComponents = {
+  readonly network: Network;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly logger: Logger;
+  readonly store: Store;
+  /** Default: everybody may do everything outside the closed prefixes. */
+  readonly access?: AccessPort;
+  /** The broker owns what this returns. */
+  readonly createSessions: (ports: SessionPorts) => Sessions;
+};
+
+const nothing: ConnectionHandlers = {
+  onData: () => undefined,
+  onDrain: () => undefined,
+  onClose: () => undefined,
+};
+
+export class Broker implements ConnectionOwner {
+  readonly counters: BrokerCounters;
+  readonly sessions: Sessions;
+  readonly #settings: BrokerSettings;
+  readonly #components: BrokerComponents;
+  readonly #parts: ConnectionParts;
+  readonly #live: LiveTrie;
+  readonly #listeners: Listener[] = [];
+  readonly #connections = new Set<ClientConnection>();
+  /** Connections that are not accepted or refused yet, and how many of them an address has. */
+  readonly #undecided = new Set<ClientConnection>();
+  readonly #undecidedByAddress = new Map<string, number>();
+  readonly #detaching = new Set<Promise<void>>();
+  #closing: Promise<void> | undefined;
+  #whenEmpty: (() => void) | undefined;
+
+  constructor(settings: BrokerSettings, components: BrokerComponents) {
+    const { clock, random, logger, store, access = allowAll } = components;
+    this.#settings = settings;
+    this.#components = components;
+    const counters = createBrokerCounters();
+    this.counters = counters;
+    const rights = new Rights(access, settings.closedPrefixes);
+    const log = new LimitedLog(logger, clock, settings.logLinesPerSMax);
+    const live = new LiveTrie(settings.topicCacheMax);
+    this.#live = live;
+    const { storeQos0 } = settings;
+    const retained = () => this.sessions.retained;
+    const path = new PublishPath({
+      ...{ store, retained, live, rights, clock, counters, log, storeQos0 },
+    });
+    this.sessions = components.createSessions({ live, wills: path });
+    const turn = new WriteTurn(clock, new ChunkPool(), counters);
+    const sessions = this.sessions;
+    this.#parts = { settings, clock, random, rights, counters, log, turn, path, sessions };
+  }
+
+  /** Before the store starts: its replay must know the filters. */
+  load(): Promise<void> {
+    return this.sessions.load();
+  }
+
+  /** After the store has started, before the first connection. */
+  start(): void {
+    this.sessions.start();
+  }
+
+  /** @throws what the network throws when the address cannot be had. */
+  async listen(address: ListenAddress): Promise<Listener> {
+    const listener = await this.#components.network.listen(address, (connection) =>
+      this.accept(connection),
+    );
+    this.#listeners.push(listener);
+    return listener;
+  }
+
+  /** Serves a connection that somebody has accepted. */
+  accept(transport: ByteConnection): ConnectionHandlers {
+    if (!this.#admits(transport)) {
+      transport.destroy();
+      return nothing;
+    }
+    this.counters.connectionsAccepted++;
+    const connection = new ClientConnection(this.#parts, this, transport);
+    this.#connections.add(connection);
+    this.#undecided.add(connection);
+    const address = addressOf(transport.remote);
+    const before = this.#undecidedByAddress.get(address) ?? 0;
+    this.#undecidedByAddress.set(address, before + 1);
+    return connection;
+  }
+
+  counts(): { readonly connections: number; readonly liveFilters: number } {
+    return { connections: this.#connections.size, liveFilters: this.#live.filterCount };
+  }
+
+  /** Lets the clients go, finishes what was taken from them, and closes the sessions. Once. */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  // -------------------------------------------------------------- connections tell
+
+  decided(connection: ClientConnection): void {
+    if (!this.#undecided.delete(connection)) return;
+    const address = addressOf(connection.remote);
+    const left = (this.#undecidedByAddress.get(address) ?? 1) - 1;
+    if (left === 0) this.#undecidedByAddress.delete(address);
+    else this.#undecidedByAddress.set(address, left);
+  }
+
+  detaching(done: Promise<void>): void {
+    this.#detaching.add(done);
+    done.then(() => this.#detaching.delete(done)).catch(() => undefined);
+  }
+
+  closed(connection: ClientConnection): void {
+    this.#connections.delete(connection);
+    if (this.#connections.size === 0) this.#whenEmpty?.();
+  }
+
+  // -------------------------------------------------------------- the parts
+
+  #admits(transport: ByteConnection): boolean {
+    if (this.#closing !== undefined) return false;
+    const { connectionsMax, preAuthSocketsPerAddress } = this.#settings;
+    const { log } = this.#parts;
+    const { remote } = transport;
+    if (this.#connections.size >= connectionsMax) {
+      this.counters.connectionsFull++;
+      log.warn("broker.connections_full", { remote, connectionsMax });
+      return false;
+    }
+    const address = addressOf(remote);
+    // Everybody on a Unix socket is one address, and local.
+    if (address === remote) return true;
+    if ((this.#undecidedByAddress.get(address) ?? 0) < preAuthSocketsPerAddress) return true;
+    this.counters.connectionsPerAddress++;
+    log.warn("broker.address_full", { remote, preAuthSocketsPerAddress });
+    return false;
+  }
+
+  async #close(): Promise<void> {
+    const { clock } = this.#components;
+    const { closeBatchMax, closePaceMs, lingerMs } = this.#settings;
+    await Promise.all(this.#listeners.map((listener) => listener.close()));
+    let inBatch = 0;
+    for (const connection of [...this.#connections]) {
+      connection.shutDown();
+      inBatch++;
+      if (inBatch < closeBatchMax) continue;
+      inBatch = 0;
+      await sleep(clock, closePaceMs);
+    }
+    await Promise.race([this.#empty(), sleep(clock, lingerMs)]);
+    for (const connection of this.#connections) connection.destroy();
+    await Promise.race([this.#parts.path.idle(), sleep(clock, lingerMs)]);
+    while (this.#detaching.size > 0) await Promise.all(this.#detaching);
+    await this.sessions.close();
+  }
+
+  /** Resolves when the last connection has closed. */
+  #empty(): Promise<void> {
+    if (this.#connections.size === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#whenEmpty = resolve;
+    });
+  }
+}
+
+export function createBroker(settings: BrokerSettings, components: BrokerComponents): Broker {
+  return new Broker(settings, components);
+}
+
+/** Without the port; the whole of it for a Unix socket. */
+function addressOf(remote: string): string {
+  const colon = remote.lastIndexOf(":");
+  return colon < 0 ? remote : remote.slice(0, colon);
+}

@@ -1,0 +1,444 @@
+// One client's connection: between its transport, the protocol core, its session and its publishes.
+//
+// It owns the reading of the transport: paused while CONNECT waits for its answer, while the client's
+// publishes or subscriptions are too many, and while the client does not read what it asked for. The
+// keep alive stands still while the broker is the cause. However it ends, once: what is queued is
+// sent, the session is detached with the cause, and the transport goes within `lingerMs`.
+
+import type {
+  ByteConnection,
+  Cancel,
+  Clock,
+  CodedError,
+  ConnectionHandlers,
+  Random,
+} from "../base/index.ts";
+import {
+  type AckToken,
+  type ConnectionEnd,
+  type ConnectPacket,
+  type InboundPublish,
+  type ReasonCode,
+  reason,
+  reasonName,
+  ServerConnection,
+  type ServerEvents,
+  type SubscribeRequest,
+  type UnsubscribeRequest,
+} from "../mqtt/index.ts";
+import type { ConnectRequest, DetachCause, Session, Sessions } from "../session/index.ts";
+import type { Client, Rights } from "./access.ts";
+import {
+  answerProperties,
+  cappedExpiryS,
+  clientIdOf,
+  connectFault,
+  connectRequestOf,
+} from "./connect-path.ts";
+import type { BrokerCounters } from "./counters.ts";
+import { connectReason, publishReason } from "./errors.ts";
+import type { LimitedLog } from "./limited-log.ts";
+import type { PublishPath } from "./publish-path.ts";
+import { type PublishOwner, PublishQueue } from "./publish-queue.ts";
+import { createMemoryInbox, openDurableInbox, type Qos2Inbox } from "./qos2-inbox.ts";
+import { ClientLink } from "./session-link.ts";
+import type { BrokerSettings } from "./settings.ts";
+import { SubscribePath } from "./subscribe-path.ts";
+import { waitFor } from "./waiting.ts";
+import { ConnectionOutput, type WriteTurn } from "./write-path.ts";
+
+export type ConnectionParts = {
+  readonly settings: BrokerSettings;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly rights: Rights;
+  readonly counters: BrokerCounters;
+  readonly log: LimitedLog;
+  readonly turn: WriteTurn;
+  readonly path: PublishPath;
+  readonly sessions: Sessions;
+};
+
+export interface ConnectionOwner {
+  /** CONNECT was accepted or refused: limits before that no longer count it. */
+  decided(connection: ClientConnection): void;
+  /** Its session is let go; `done` when that is durable. */
+  detaching(done: Promise<void>): void;
+  closed(connection: ClientConnection): void;
+}
+
+type Opened = {
+  readonly session: Session;
+  readonly sessionPresent: boolean;
+  readonly inbox: Qos2Inbox;
+};
+
+/** Of an accepted client. */
+type Accepted = {
+  readonly session: Session;
+  readonly queue: PublishQueue;
+  readonly subscribes: SubscribePath;
+};
+
+const nobody: Client = { clientId: "", user: undefined };
+
+export class ClientConnection implements ConnectionHandlers, ServerEvents, PublishOwner {
+  client: Client = nobody;
+  readonly remote: string;
+  readonly #parts: ConnectionParts;
+  readonly #owner: ConnectionOwner;
+  readonly #transport: ByteConnection;
+  readonly #output: ConnectionOutput;
+  readonly #core: ServerConnection;
+  #accepted: Accepted | undefined;
+  #isPaused = false;
+  #isShuttingDown = false;
+  #alarm: { readonly atMs: number; readonly cancel: Cancel } | undefined;
+  #cancelLinger: Cancel | undefined;
+
+  constructor(parts: ConnectionParts, owner: ConnectionOwner, transport: ByteConnection) {
+    const { settings, clock, turn } = parts;
+    this.#parts = parts;
+    this.#owner = owner;
+    this.#transport = transport;
+    this.remote = transport.remote;
+    this.#output = new ConnectionOutput(turn, transport, settings.outboundBufferBytesMax, () =>
+      this.#onRoom(),
+    );
+    const nowMs = clock.elapsedMs();
+    this.#core = new ServerConnection(settings.mqtt, this, this.#output.buffer, nowMs);
+    this.#watch();
+  }
+
+  get isAccepted(): boolean {
+    return this.#accepted !== undefined;
+  }
+
+  /** The broker stops. */
+  shutDown(): void {
+    this.#isShuttingDown = true;
+    if (this.#core.state === "deciding") this.#core.refuseConnect(reason.serverUnavailable);
+    else this.#core.disconnect(reason.serverShuttingDown);
+  }
+
+  destroy(): void {
+    this.#transport.destroy();
+  }
+
+  // -------------------------------------------------------------- the transport
+
+  onData(bytes: Buffer): void {
+    this.#parts.counters.bytesReceived += bytes.length;
+    this.#core.receive(bytes, this.#nowMs());
+    this.#updateReading();
+  }
+
+  onDrain(): void {
+    this.#output.drained();
+  }
+
+  onClose(_error: Error | undefined): void {
+    this.#core.transportClosed();
+    this.#cancelLinger?.();
+    this.#owner.closed(this);
+  }
+
+  // -------------------------------------------------------------- CONNECT
+
+  onConnect(packet: ConnectPacket): void {
+    const { settings, random, rights, clock } = this.#parts;
+    this.client = { clientId: clientIdOf(packet, random), user: undefined };
+    const fault = connectFault(packet, this.client, rights, settings);
+    if (fault !== undefined) {
+      this.#core.refuseConnect(fault);
+      return;
+    }
+    const request = connectRequestOf(packet, this.client, settings.sessionExpiryMaxS);
+    waitFor(clock, settings.connectWaitMs, this.#openSession(request), {
+      value: (opened) => this.#accept(packet, request, opened),
+      error: (error) => this.#unavailable(error),
+      late: () => this.#unavailable(undefined),
+      // Refused by then: as if the client had never been there.
+      valueAfter: (opened) => this.#letGo(opened, { kind: "disconnect", expiryS: undefined }),
+    });
+  }
+
+  async #openSession(request: ConnectRequest): Promise<Opened> {
+    const { core, output, parts } = { core: this.#core, output: this.#output, parts: this.#parts };
+    const { rights, clock, counters, sessions, path } = parts;
+    const link = new ClientLink({ core, output, client: this.client, rights, clock, counters });
+    const { session, sessionPresent } = await sessions.connect(request, link);
+    const { claim, clientId } = session;
+    if (claim === undefined) return { session, sessionPresent, inbox: createMemoryInbox() };
+    try {
+      const inbox = await openDurableInbox(path.store, clientId, claim);
+      return { session, sessionPresent, inbox };
+    } catch (error) {
+      await session.detach({ kind: "disconnect", expiryS: undefined });
+      throw error;
+    }
+  }
+
+  #accept(packet: ConnectPacket, request: ConnectRequest, opened: Opened): void {
+    if (this.#core.state !== "deciding") {
+      // The transport went while the session was made.
+      this.#letGo(opened, this.#isShuttingDown ? { kind: "shutdown" } : lost);
+      return;
+    }
+    const { session, sessionPresent, inbox } = opened;
+    const { counters } = this.#parts;
+    const queue = new PublishQueue(this, { ...this.#parts, inbox });
+    const subscribes = new SubscribePath({
+      ...this.#parts,
+      core: this.#core,
+      session,
+      client: this.client,
+      blockedChanged: () => this.#updateReading(),
+    });
+    this.#accepted = { session, queue, subscribes };
+    counters.clientsConnected++;
+    this.#owner.decided(this);
+    const properties = answerProperties(packet, request);
+    this.#core.acceptConnect({ sessionPresent, properties }, this.#nowMs());
+    // What was pipelined behind CONNECT may have ended it already.
+    if (this.#hasEnded()) return;
+    session.open();
+    this.#watch();
+    this.#updateReading();
+  }
+
+  // The state changes under way, which the compiler does not see through calls.
+  #hasEnded(): boolean {
+    return this.#core.state === "ended";
+  }
+
+  #unavailable(error: unknown): void {
+    if (this.#core.state !== "deciding") return;
+    const { log, settings } = this.#parts;
+    const reasonCode = error === undefined ? reason.serverUnavailable : connectReason(error);
+    const waited = error === undefined ? { connectWaitMs: settings.connectWaitMs } : { error };
+    log.warn("broker.session_unavailable", { ...this.#names(), ...waited });
+    this.#core.refuseConnect(reasonCode);
+  }
+
+  #letGo({ session, inbox }: Opened, cause: DetachCause): void {
+    inbox.close();
+    this.#detach(session, cause);
+  }
+
+  // -------------------------------------------------------------- what the client says
+
+  onPublish(publish: InboundPublish, token: AckToken): void {
+    const { counters, path, log } = this.#parts;
+    const { qos, topic } = publish;
+    if (qos === 0) counters.publishesQos0++;
+    else if (qos === 1) counters.publishesQos1++;
+    else counters.publishesQos2++;
+    if (path.mayPublish(this.client, topic)) {
+      this.#accepted?.queue.publish(publish, token);
+      return;
+    }
+    counters.publishesDenied++;
+    log.warn("broker.publish_denied", { ...this.#names(), topic, qos });
+    if (token !== 0) this.#core.completeAck(token, reason.notAuthorized);
+  }
+
+  onPuback(packetId: number, reasonCode: ReasonCode): void {
+    this.#checkAck("PUBACK", packetId, this.#accepted?.session.puback(packetId, reasonCode));
+  }
+
+  onPubrec(packetId: number, reasonCode: ReasonCode): void {
+    this.#checkAck("PUBREC", packetId, this.#accepted?.session.pubrec(packetId, reasonCode));
+  }
+
+  onPubcomp(packetId: number, reasonCode: ReasonCode): void {
+    this.#checkAck("PUBCOMP", packetId, this.#accepted?.session.pubcomp(packetId, reasonCode));
+  }
+
+  onPubrel(packetId: number, _reasonCode: ReasonCode, token: AckToken): void {
+    this.#accepted?.queue.release(packetId, token);
+  }
+
+  onSubscribe(request: SubscribeRequest): void {
+    this.#accepted?.subscribes.subscribe(request);
+  }
+
+  onUnsubscribe(request: UnsubscribeRequest): void {
+    this.#accepted?.subscribes.unsubscribe(request);
+  }
+
+  /** No method is offered, so the core lets no AUTH through. */
+  onAuth(): void {
+    this.#core.protocolError("AUTH without a method");
+  }
+
+  #checkAck(what: string, packetId: number, fault: number | undefined): void {
+    if (fault === undefined) return;
+    this.#core.protocolError(`${what} for packet ${packetId} in the wrong state`);
+  }
+
+  // -------------------------------------------------------------- what becomes of publishes
+
+  ack(token: AckToken, reasonCode: ReasonCode): void {
+    this.#core.completeAck(token, reasonCode);
+  }
+
+  refuse(token: AckToken, topic: string, error: CodedError): void {
+    const reasonCode = publishReason(error);
+    const fields = { ...this.#names(), topic, reason: reasonName(reasonCode), error };
+    this.#parts.log.warn("broker.publish_refused", fields);
+    // MQTT 3.1.1 has no way to say it: acked would be a lie.
+    if (this.#core.version === 5) this.#core.completeAck(token, reasonCode);
+    else this.#core.disconnect(reasonCode);
+  }
+
+  releaseFailed(error: CodedError): void {
+    this.#parts.log.warn("broker.release_failed", { ...this.#names(), error });
+    this.#core.disconnect(reason.implementationSpecificError);
+  }
+
+  blockedChanged(): void {
+    this.#updateReading();
+  }
+
+  // -------------------------------------------------------------- the end
+
+  onEnd(end: ConnectionEnd): void {
+    const { clock, settings } = this.#parts;
+    this.#output.finish();
+    // A transport that is not read does not learn that its peer has closed too.
+    if (this.#isPaused) this.#transport.resume();
+    this.#isPaused = false;
+    this.#cancelLinger = clock.schedule(settings.lingerMs, () => {
+      this.#parts.counters.closesForced++;
+      this.#transport.destroy();
+    });
+    this.#alarm?.cancel();
+    this.#report(end);
+    this.#owner.decided(this);
+    const accepted = this.#accepted;
+    if (accepted === undefined) return;
+    accepted.queue.end();
+    this.#detach(accepted.session, this.#causeOf(end));
+  }
+
+  #causeOf(end: ConnectionEnd): DetachCause {
+    if (this.#isShuttingDown) return { kind: "shutdown" };
+    const { sessionExpiryS } = end;
+    const { sessionExpiryMaxS } = this.#parts.settings;
+    const expiryS =
+      sessionExpiryS === undefined ? undefined : cappedExpiryS(sessionExpiryS, sessionExpiryMaxS);
+    return { kind: end.publishWill ? "lost" : "disconnect", expiryS };
+  }
+
+  #detach(session: Session, cause: DetachCause): void {
+    const { log } = this.#parts;
+    const done = session.detach(cause).catch((error: unknown) => {
+      log.warn("broker.detach_failed", { ...this.#names(), error });
+    });
+    this.#owner.detaching(done);
+  }
+
+  #report(end: ConnectionEnd): void {
+    const { log, counters } = this.#parts;
+    const { cause, reasonCode, error } = end;
+    countEnd(counters, end, this.isAccepted);
+    const fields = { ...this.#names(), cause, reason: reasonName(reasonCode) };
+    if (cause === "client_disconnect" || cause === "transport") {
+      log.debug("broker.connection_ended", fields);
+    } else if (!this.#isShuttingDown) {
+      const why = error === undefined ? fields : { ...fields, error: error.message };
+      log.warn(cause === "refused" ? "broker.connect_refused" : "broker.connection_ended", why);
+    }
+  }
+
+  // -------------------------------------------------------------- reading and time
+
+  #onRoom(): void {
+    this.#updateReading();
+    this.#accepted?.session.drained();
+  }
+
+  #updateReading(): void {
+    if (this.#hasEnded()) return;
+    const accepted = this.#accepted;
+    const isBehind =
+      accepted !== undefined && (accepted.queue.blocked || accepted.subscribes.blocked);
+    const nowMs = this.#nowMs();
+    if (isBehind) this.#core.pauseKeepAlive(nowMs);
+    else this.#core.resumeKeepAlive(nowMs);
+    const isPaused = isBehind || !this.#core.readingWanted || this.#output.isOver();
+    if (isPaused === this.#isPaused) return;
+    this.#isPaused = isPaused;
+    if (isPaused) {
+      if (isBehind) this.#parts.counters.readPauses++;
+      this.#transport.pause();
+      return;
+    }
+    this.#transport.resume();
+    this.#watch();
+  }
+
+  /** Sees to it that the core is told when its next deadline passes. Deadlines mostly move on. */
+  #watch(): void {
+    const deadlineMs = this.#core.deadlineMs;
+    if (deadlineMs === undefined) return;
+    if (this.#alarm !== undefined && this.#alarm.atMs <= deadlineMs) return;
+    this.#alarm?.cancel();
+    const cancel = this.#parts.clock.schedule(deadlineMs - this.#nowMs(), () => {
+      this.#alarm = undefined;
+      this.#core.tick(this.#nowMs());
+      this.#watch();
+    });
+    this.#alarm = { atMs: deadlineMs, cancel };
+  }
+
+  #nowMs(): number {
+    return this.#parts.clock.elapsedMs();
+  }
+
+  #names(): { readonly clientId: string; readonly remote: string } {
+    return { clientId: this.client.clientId, remote: this.remote };
+  }
+}
+
+const lost: DetachCause = { kind: "lost", expiryS: undefined };
+
+function countEnd(counters: BrokerCounters, end: ConnectionEnd, isAccepted: boolean): void {
+  switch (end.cause) {
+    case "client_disconnect":
+      if (end.publishWill) counters.disconnectsWithWill++;
+      else counters.disconnects++;
+      return;
+    case "keep_alive":
+      counters.endsKeepAlive++;
+      return;
+    case "connect_timeout":
+      counters.connectTimeouts++;
+      return;
+    case "transport":
+      counters.endsTransport++;
+      return;
+    case "protocol_error":
+      counters.endsProtocolError++;
+      return;
+    default:
+      countServerEnd(counters, end.reasonCode, isAccepted);
+  }
+}
+
+function countServerEnd(
+  counters: BrokerCounters,
+  reasonCode: ReasonCode,
+  isAccepted: boolean,
+): void {
+  if (reasonCode === reason.sessionTakenOver) {
+    counters.takeovers++;
+  } else if (isAccepted) {
+    counters.endsServer++;
+  } else {
+    counters.clientsRefused++;
+    if (reasonCode === reason.notAuthorized) counters.clientsNotAuthorized++;
+    if (reasonCode === reason.serverUnavailable) counters.clientsUnavailable++;
+  }
+}

@@ -1,0 +1,467 @@
+// The publishes of one client, from its packets to their acks and fan-out, in the order they came.
+//
+// Invariants
+// - Effects (ack first, then live fan-out) happen in order of arrival: what needs no write waits
+//   behind what does. With nothing under way they happen at once and nothing is copied.
+// - A message that cannot be stored now is held back, and everything behind it with it, until the
+//   store takes writes again or `publishWaitMs` have passed; then it is refused. QoS 0 waits for a
+//   store that is only busy; otherwise it goes unstored, and is counted.
+// - `blocked` says that the client must not be read: something is held, or its publishes that are
+//   under way are too many or too large.
+// What was given to the store goes on when the connection ends; what was only held is dropped.
+
+import type { Cancel, Clock, CodedError } from "../base/index.ts";
+import {
+  type AckToken,
+  canonicalFrame,
+  forwardableFrame,
+  type InboundPublish,
+  type ReasonCode,
+  reason,
+} from "../mqtt/index.ts";
+import type { AppendOutcome } from "../store/index.ts";
+import type { Client } from "./access.ts";
+import type { BrokerCounters } from "./counters.ts";
+import { mayPass } from "./errors.ts";
+import type { LiveMatch } from "./live-subscriptions.ts";
+import type { Message, PublishPath, PublishPlan } from "./publish-path.ts";
+import type { Qos2Inbox } from "./qos2-inbox.ts";
+import type { BrokerSettings } from "./settings.ts";
+
+export interface PublishOwner {
+  readonly client: Client;
+  ack(token: AckToken, reasonCode: ReasonCode): void;
+  /** A message at QoS 1 or 2 will not be taken. */
+  refuse(token: AckToken, topic: string, error: CodedError): void;
+  /** A PUBREL cannot be made durable. */
+  releaseFailed(error: CodedError): void;
+  /** `blocked` may have changed. */
+  blockedChanged(): void;
+}
+
+export type PublishQueueParts = {
+  readonly path: PublishPath;
+  readonly inbox: Qos2Inbox;
+  readonly clock: Clock;
+  readonly counters: BrokerCounters;
+  readonly settings: Pick<BrokerSettings, "publishWaitMs" | "publishBytesMax" | "publishesMax">;
+};
+
+/** `held`: not yet given to the store. `failed`: may be tried again. `refused`, `dropped`: not. */
+type StepState = "held" | "writing" | "done" | "failed" | "refused" | "dropped";
+
+type Release = {
+  readonly kind: "release";
+  readonly token: AckToken;
+  readonly sizeBytes: 0;
+  state: StepState;
+  reasonCode: ReasonCode;
+  error: CodedError | undefined;
+};
+
+type Publish = {
+  readonly kind: "publish";
+  readonly token: AckToken;
+  readonly packetId: number;
+  readonly sizeBytes: number;
+  readonly message: Message;
+  plan: PublishPlan | undefined;
+  state: StepState;
+  isRepeat: boolean;
+  error: CodedError | undefined;
+};
+
+type Step = Publish | Release;
+
+/** Pause before a write that failed is tried again, when the store does not say that it is closed. */
+const retryMs = 100;
+
+export class PublishQueue {
+  readonly #owner: PublishOwner;
+  readonly #parts: PublishQueueParts;
+  #steps: Step[] = [];
+  #bytes = 0;
+  #heldCount = 0;
+  #isBlocked = false;
+  #isEnded = false;
+  #isClosed = false;
+  #isDraining = false;
+  #awaitsStore = false;
+  /** The store takes no writes of this client since then. */
+  #refusedSinceMs: number | undefined;
+  #cancelDeadline: Cancel | undefined;
+  #idleWaiters: Array<() => void> = [];
+
+  constructor(owner: PublishOwner, parts: PublishQueueParts) {
+    this.#owner = owner;
+    this.#parts = parts;
+    parts.path.register(owner.client.clientId, this);
+  }
+
+  get blocked(): boolean {
+    return this.#isBlocked;
+  }
+
+  /** REQUIRES: rights were checked. */
+  publish(inbound: InboundPublish, token: AckToken): void {
+    const { path, inbox } = this.#parts;
+    const { qos, packetId } = inbound;
+    const isRepeat = qos === 2 && inbox.take(packetId) === "repeat";
+    const evidence = qos === 2 ? inbox.evidenceOf(packetId) : undefined;
+    let plan: PublishPlan | undefined;
+    if (isRepeat) {
+      // The store decides, and answers when what it knows is durable.
+      if (evidence !== undefined) plan = { retained: undefined, append: { keep: true, evidence } };
+    } else {
+      plan = this.#storable(qos, path.planOf(inbound, inbound.payloadLength === 0, evidence));
+    }
+    if (plan === undefined && this.#steps.length === 0) {
+      this.#publishNow(inbound, token, isRepeat);
+      return;
+    }
+    const message = path.messageOf(inbound, canonicalFrame(inbound), this.#owner.client.clientId);
+    this.#add({
+      kind: "publish",
+      token,
+      packetId,
+      sizeBytes: message.frame.length,
+      message,
+      plan,
+      state: plan === undefined ? "done" : "held",
+      isRepeat,
+      error: undefined,
+    });
+  }
+
+  /** PUBREL. */
+  release(packetId: number, token: AckToken): void {
+    const step: Release = {
+      kind: "release",
+      token,
+      sizeBytes: 0,
+      state: "writing",
+      reasonCode: reason.success,
+      error: undefined,
+    };
+    this.#steps.push(step);
+    this.#parts.inbox.release(packetId, (error, code) => {
+      step.reasonCode = code;
+      step.error = error;
+      step.state = error === undefined ? "done" : "refused";
+      this.#drain();
+    });
+  }
+
+  /** The connection has ended. */
+  end(): void {
+    if (this.#isEnded) return;
+    this.#isEnded = true;
+    for (const step of this.#steps) if (step.state === "held") this.#drop(step);
+    this.#drain();
+  }
+
+  /** Resolves when nothing is under way. */
+  idle(): Promise<void> {
+    if (this.#steps.length === 0) return Promise.resolve();
+    return new Promise((resolve) => this.#idleWaiters.push(resolve));
+  }
+
+  // -------------------------------------------------------------- in
+
+  #storable(qos: number, plan: PublishPlan | undefined): PublishPlan | undefined {
+    if (plan === undefined || qos > 0) return plan;
+    const { refusal } = this.#parts.path.store;
+    if (refusal === undefined || refusal.kind === "retry") return plan;
+    this.#parts.counters.qos0Unstored++;
+    return undefined;
+  }
+
+  #mayWrite(): boolean {
+    return this.#heldCount === 0 && this.#parts.path.store.refusal === undefined;
+  }
+
+  #publishNow(inbound: InboundPublish, token: AckToken, isRepeat: boolean): void {
+    const { path } = this.#parts;
+    if (isRepeat) {
+      this.#parts.counters.publishesRepeated++;
+      this.#owner.ack(token, reason.success);
+      return;
+    }
+    const matches = path.match(inbound.topic);
+    this.#acknowledge(token, matches, false);
+    if (matches.length === 0) return;
+    const frame = forwardableFrame(inbound);
+    const message = path.messageOf(inbound, frame, this.#owner.client.clientId);
+    path.deliver(matches, message, false);
+  }
+
+  #add(step: Publish): void {
+    this.#steps.push(step);
+    this.#bytes += step.sizeBytes;
+    if (step.plan !== undefined) {
+      if (this.#mayWrite()) {
+        this.#write(step);
+      } else {
+        this.#hold(step);
+        this.#awaitStore();
+      }
+    }
+    this.#drain();
+  }
+
+  #write(step: Publish): void {
+    const { path } = this.#parts;
+    step.state = "writing";
+    path.record(step.message, step.plan as PublishPlan, (error, outcome) => {
+      this.#written(step, error, outcome);
+      this.#drain();
+    });
+  }
+
+  #written(step: Publish, error: CodedError | undefined, outcome: AppendOutcome | undefined): void {
+    if (error === undefined) {
+      this.#refusedSinceMs = undefined;
+      step.state = "done";
+      step.isRepeat = outcome?.kind === "repeat";
+      return;
+    }
+    step.error = error;
+    if (outcome?.kind !== "stored") {
+      step.state = "failed";
+      return;
+    }
+    // Stored, but its retained write failed: it cannot be tried again, and the evidence must go
+    // before the client is told, or its next message under this id would be taken for this one.
+    if (step.plan?.append?.evidence === undefined) {
+      step.state = "refused";
+      return;
+    }
+    this.#parts.inbox.release(step.packetId, () => {
+      step.state = "refused";
+      this.#drain();
+    });
+  }
+
+  // -------------------------------------------------------------- out, in order
+
+  #drain(): void {
+    if (this.#isDraining) return;
+    this.#isDraining = true;
+    let settled = 0;
+    try {
+      while (settled < this.#steps.length && this.#settle(this.#steps[settled] as Step)) {
+        this.#bytes -= (this.#steps[settled] as Step).sizeBytes;
+        settled++;
+      }
+    } finally {
+      this.#isDraining = false;
+      if (settled > 0) this.#steps.splice(0, settled);
+    }
+    this.#update();
+  }
+
+  /** Finishes a step if it can be; true when it is done with. */
+  #settle(step: Step): boolean {
+    switch (step.state) {
+      case "held":
+      case "writing":
+        return false;
+      case "dropped":
+        return true;
+      case "done":
+        if (step.kind === "publish") this.#finish(step);
+        else this.#owner.ack(step.token, step.reasonCode);
+        return true;
+      default:
+        if (step.kind === "publish") return this.#settleFailed(step);
+        this.#owner.releaseFailed(step.error as CodedError);
+        return true;
+    }
+  }
+
+  #finish(step: Publish): void {
+    const { path, counters } = this.#parts;
+    if (step.isRepeat) {
+      counters.publishesRepeated++;
+      this.#owner.ack(step.token, reason.success);
+      return;
+    }
+    if (step.plan !== undefined) path.count(step.plan);
+    const stored = step.plan?.append?.keep === true;
+    const matches = path.match(step.message.topic);
+    this.#acknowledge(step.token, matches, stored);
+    path.deliver(matches, step.message, stored);
+  }
+
+  #acknowledge(token: AckToken, matches: readonly LiveMatch[], stored: boolean): void {
+    const isWanted = stored || matches.length > 0;
+    if (!isWanted) this.#parts.counters.publishesUnmatched++;
+    if (token === 0) return;
+    this.#owner.ack(token, isWanted ? reason.success : reason.noMatchingSubscribers);
+  }
+
+  // -------------------------------------------------------------- what cannot be stored
+
+  /** False: it goes on later. */
+  #settleFailed(step: Publish): boolean {
+    if (step.state === "failed" && this.#mayTryAgain(step)) {
+      if (this.#steps.some((other) => other.state === "writing")) return false;
+      this.#holdAgain();
+      return false;
+    }
+    this.#refuse(step);
+    return true;
+  }
+
+  /** Not when one behind it was stored meanwhile: that would turn their order round. */
+  #mayTryAgain(step: Publish): boolean {
+    if (this.#isEnded) return false;
+    const isRefusing = this.#parts.path.store.refusal !== undefined;
+    if (step.error === undefined || !mayPass(step.error, isRefusing)) return false;
+    if (this.#restMs() <= 0) return false;
+    return !this.#steps.some(
+      (other) => other.kind === "publish" && other.state === "done" && other.plan !== undefined,
+    );
+  }
+
+  #holdAgain(): void {
+    for (const step of this.#steps) {
+      if (step.kind === "publish" && step.state === "failed") this.#hold(step);
+    }
+    this.#awaitStore();
+  }
+
+  /**
+   * The wait counts from when the store began to refuse: a client whose messages come one by one
+   * must not wait anew for each.
+   */
+  #hold(step: Publish): void {
+    this.#refusedSinceMs ??= this.#parts.clock.elapsedMs();
+    step.state = "held";
+    this.#heldCount++;
+    this.#parts.counters.publishesHeld++;
+  }
+
+  #refuse(step: Publish): void {
+    const { counters, inbox } = this.#parts;
+    const { message, token, packetId, error } = step;
+    if (message.qos === 0) {
+      counters.qos0Unstored++;
+      return;
+    }
+    if (message.qos === 2) inbox.forget(packetId);
+    if (this.#isEnded) {
+      counters.publishesAbandoned++;
+      return;
+    }
+    counters.publishesRefused++;
+    this.#owner.refuse(token, message.topic, error as CodedError);
+  }
+
+  #drop(step: Step): void {
+    if (step.kind === "publish") {
+      this.#heldCount--;
+      this.#parts.counters.publishesAbandoned++;
+      if (step.message.qos === 2) this.#parts.inbox.forget(step.packetId);
+    }
+    step.state = "dropped";
+  }
+
+  /** What is left of the wait. */
+  #restMs(): number {
+    const { clock, settings } = this.#parts;
+    const nowMs = clock.elapsedMs();
+    return (this.#refusedSinceMs ?? nowMs) + settings.publishWaitMs - nowMs;
+  }
+
+  #awaitStore(): void {
+    const { path, clock } = this.#parts;
+    if (!this.#awaitsStore) {
+      this.#awaitsStore = true;
+      if (path.store.refusal === undefined) {
+        clock.schedule(retryMs, () => this.#resume());
+      } else {
+        path.store.onceWritable(() => {
+          this.#refusedSinceMs = undefined;
+          this.#resume();
+        });
+      }
+    }
+    this.#cancelDeadline ??= clock.schedule(this.#restMs(), () => this.#refuseLate());
+  }
+
+  /** The store takes writes again: what is held goes on, in order. */
+  #resume(): void {
+    this.#awaitsStore = false;
+    this.#cancelDeadline?.();
+    this.#cancelDeadline = undefined;
+    // Over a copy: what the store answers at once leaves the queue while we go through it.
+    for (const step of [...this.#steps]) {
+      if (step.kind !== "publish" || step.state !== "held") continue;
+      if (this.#parts.path.store.refusal !== undefined) {
+        this.#refusedSinceMs ??= this.#parts.clock.elapsedMs();
+        this.#awaitStore();
+      }
+      // Also when one before it was sent back to wait: nothing overtakes it.
+      if (this.#awaitsStore) break;
+      this.#heldCount--;
+      this.#write(step);
+    }
+    this.#drain();
+  }
+
+  #refuseLate(): void {
+    this.#cancelDeadline = undefined;
+    const { refusal } = this.#parts.path.store;
+    if (refusal === undefined) {
+      this.#resume();
+      return;
+    }
+    for (const step of this.#steps) {
+      if (step.kind !== "publish" || step.state !== "held") continue;
+      this.#heldCount--;
+      step.error = refusal;
+      step.state = "refused";
+      if (step.message.qos === 0) this.#leaveUnstored(step);
+    }
+    this.#drain();
+  }
+
+  /** It is still delivered to those who are connected. */
+  #leaveUnstored(step: Publish): void {
+    this.#parts.counters.qos0Unstored++;
+    step.plan = undefined;
+    step.state = "done";
+  }
+
+  // -------------------------------------------------------------- state
+
+  #update(): void {
+    const { settings } = this.#parts;
+    const count = this.#steps.length;
+    // Hysteresis: a client at the brim is not stopped and started for every message.
+    const share = this.#isBlocked ? 0.5 : 1;
+    const isBlocked =
+      this.#heldCount > 0 ||
+      count > settings.publishesMax * share ||
+      (count > 1 && this.#bytes > settings.publishBytesMax * share);
+    if (count === 0) {
+      for (const resolve of this.#idleWaiters.splice(0)) resolve();
+    }
+    if (isBlocked !== this.#isBlocked) {
+      this.#isBlocked = isBlocked;
+      this.#owner.blockedChanged();
+    }
+    if (count === 0 && this.#isEnded) this.#close();
+  }
+
+  #close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    const { path, inbox } = this.#parts;
+    this.#cancelDeadline?.();
+    this.#cancelDeadline = undefined;
+    path.unregister(this.#owner.client.clientId, this);
+    inbox.close();
+  }
+}

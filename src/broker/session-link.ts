@@ -1,0 +1,82 @@
+// One connection as its session sees it: messages out, in the form and within the limits of this
+// client. What does not fit into the outbound buffer is the session's to keep.
+
+import type { Clock } from "../base/index.ts";
+import { createFrame, reason, type ServerConnection, type StoredFrame } from "../mqtt/index.ts";
+import type { Delivery, SessionLink } from "../session/index.ts";
+import type { Ttv } from "../store/index.ts";
+import type { Client, Rights } from "./access.ts";
+import type { BrokerCounters } from "./counters.ts";
+import type { ConnectionOutput } from "./write-path.ts";
+
+export type LinkParts = {
+  readonly core: ServerConnection;
+  readonly output: ConnectionOutput;
+  readonly client: Client;
+  readonly rights: Rights;
+  readonly clock: Clock;
+  readonly counters: BrokerCounters;
+};
+
+const usPerS = 1_000_000;
+
+export class ClientLink implements SessionLink {
+  readonly version: 4 | 5;
+  readonly receiveMaximum: number;
+  readonly #parts: LinkParts;
+
+  /** REQUIRES: CONNECT has come. */
+  constructor(parts: LinkParts) {
+    this.#parts = parts;
+    this.version = parts.core.version;
+    this.receiveMaximum = parts.core.clientReceiveMaximum;
+  }
+
+  publish(message: Ttv, delivery: Delivery): "sent" | "too_large" | "full" {
+    const { core, output, client, rights, counters } = this.#parts;
+    if (core.state !== "connected") return "full";
+    if (!rights.may("receive", client, message.topic)) {
+      // To the session it is as good as done, like a message that the client cannot take.
+      counters.deliveriesDenied++;
+      return "too_large";
+    }
+    if (!output.admits(message.frame.length)) {
+      counters.deliveriesFull++;
+      return "full";
+    }
+    const { qos, dup, retain, packetId, subscriptionIds } = delivery;
+    const { topic } = message;
+    const remainingExpiryS = this.#remainingExpiryS(message.expiryUs);
+    const options = { qos, dup, retain, packetId, subscriptionIds, remainingExpiryS, topic };
+    const result = core.sendPublish(frameOf(message), options);
+    if (result === "ended") return "full";
+    if (result === "too_large") counters.deliveriesTooLarge++;
+    else if (qos === 0) counters.deliveriesQos0++;
+    else if (qos === 1) counters.deliveriesQos1++;
+    else counters.deliveriesQos2++;
+    return result;
+  }
+
+  pubrel(packetId: number, reasonCode: number): void {
+    if (this.#parts.core.state === "connected") this.#parts.core.sendPubrel(packetId, reasonCode);
+  }
+
+  end(reasonCode: number): void {
+    const { core } = this.#parts;
+    // Not accepted yet, so CONNACK tells it, which has other reasons.
+    if (core.state === "deciding") core.refuseConnect(reason.serverUnavailable);
+    else core.disconnect(reasonCode);
+  }
+
+  #remainingExpiryS(expiryUs: number): number | undefined {
+    if (expiryUs === 0) return undefined;
+    return Math.max(0, Math.ceil((expiryUs - this.#parts.clock.wallUs()) / usPerS));
+  }
+}
+
+function frameOf(message: Ttv): StoredFrame {
+  const { form, frame, expiryOffset } = message;
+  if (form !== "raw") return { bytes: frame, version: form === "v5" ? 5 : 4, expiryOffset };
+  const { topic, qos, retain } = message;
+  return createFrame({ topic, payload: frame, qos, retain });
+}

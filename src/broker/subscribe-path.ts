@@ -1,0 +1,183 @@
+// SUBSCRIBE and UNSUBSCRIBE of one connection: an answer per filter, given when the session has made
+// the change durable, or as a failure when that takes too long. Neither waits behind acks.
+//
+// What a client was told has failed is taken back when it succeeds later. Retained messages follow
+// the SUBACK.
+
+import type { Clock } from "../base/index.ts";
+import {
+  type ReasonCode,
+  reason,
+  type ServerConnection,
+  type SubscribeRequest,
+  type UnsubscribeRequest,
+} from "../mqtt/index.ts";
+import type { Session, SubscribeResult, Subscription } from "../session/index.ts";
+import type { Client, Rights } from "./access.ts";
+import type { BrokerCounters } from "./counters.ts";
+import type { LimitedLog } from "./limited-log.ts";
+import type { BrokerSettings } from "./settings.ts";
+import { waitFor } from "./waiting.ts";
+
+export type SubscribePathParts = {
+  readonly core: ServerConnection;
+  readonly session: Session;
+  readonly client: Client;
+  readonly rights: Rights;
+  readonly clock: Clock;
+  readonly counters: BrokerCounters;
+  readonly log: LimitedLog;
+  readonly settings: Pick<
+    BrokerSettings,
+    "subscribeWaitMs" | "subscribesMax" | "denySubscribeCode"
+  >;
+  /** `blocked` may have changed. */
+  readonly blockedChanged: () => void;
+};
+
+const failureMin = 0x80;
+
+type RequestedFilter = SubscribeRequest["filters"][number];
+
+export class SubscribePath {
+  readonly #parts: SubscribePathParts;
+  #underWay = 0;
+
+  constructor(parts: SubscribePathParts) {
+    this.#parts = parts;
+  }
+
+  /** Too many are under way: the client must not be read. */
+  get blocked(): boolean {
+    return this.#underWay >= this.#parts.settings.subscribesMax;
+  }
+
+  subscribe(request: SubscribeRequest): void {
+    const { core, session } = this.#parts;
+    const refusals = request.filters.map((filter) => this.#faultOf(filter));
+    const wanted = request.filters.flatMap((filter, index) =>
+      refusals[index] === undefined ? [subscriptionOf(filter, request.subscriptionId)] : [],
+    );
+    const answer = (codes: readonly ReasonCode[]): void => {
+      let next = 0;
+      const all = refusals.map((refusal) => refusal ?? (codes[next++] as ReasonCode));
+      this.#count(all);
+      core.suback(request.packetId, all);
+    };
+    if (wanted.length === 0) {
+      answer([]);
+      return;
+    }
+    this.#begin();
+    waitFor(this.#parts.clock, this.#parts.settings.subscribeWaitMs, session.subscribe(wanted), {
+      value: (results) => {
+        answer(results.map((result) => result.reasonCode));
+        session.sendRetained(results.filter(isGranted));
+        this.#end();
+      },
+      error: (error) => {
+        this.#failed("subscribe", error);
+        answer(wanted.map(() => reason.implementationSpecificError));
+      },
+      late: () => {
+        this.#late("subscribe");
+        answer(wanted.map(() => reason.implementationSpecificError));
+      },
+      valueAfter: (results) => this.#takeBack(results),
+    });
+  }
+
+  unsubscribe(request: UnsubscribeRequest): void {
+    const { core, session } = this.#parts;
+    // A filter that is not legal was never subscribed.
+    const filters = request.filters.map((filter) => filter.text);
+    const fail = (): void => {
+      core.unsuback(
+        request.packetId,
+        filters.map(() => reason.implementationSpecificError),
+      );
+    };
+    this.#begin();
+    const { clock, settings, counters } = this.#parts;
+    waitFor(clock, settings.subscribeWaitMs, session.unsubscribe(filters), {
+      value: (existed) => {
+        counters.unsubscribes += existed.filter((did) => did).length;
+        core.unsuback(
+          request.packetId,
+          existed.map((did) => (did ? reason.success : reason.noSubscriptionExisted)),
+        );
+        this.#end();
+      },
+      error: (error) => {
+        this.#failed("unsubscribe", error);
+        fail();
+      },
+      late: () => {
+        this.#late("unsubscribe");
+        fail();
+      },
+    });
+  }
+
+  #faultOf({ filter, text }: RequestedFilter): ReasonCode | undefined {
+    if (filter === undefined) return reason.topicFilterInvalid;
+    if (filter.group !== undefined) return reason.sharedSubscriptionsNotSupported;
+    const { rights, client, settings, log } = this.#parts;
+    if (rights.may("subscribe", client, text)) return undefined;
+    log.warn("broker.subscribe_denied", { clientId: client.clientId, filter: text });
+    return settings.denySubscribeCode;
+  }
+
+  #takeBack(results: readonly SubscribeResult[]): void {
+    const made = results.filter((result) => isGranted(result) && result.isNew);
+    if (made.length === 0) return;
+    const { session, client, log } = this.#parts;
+    session.unsubscribe(made.map(({ subscription }) => subscription.filter)).catch((error) => {
+      log.warn("broker.subscribe_not_taken_back", { clientId: client.clientId, error });
+    });
+  }
+
+  #begin(): void {
+    this.#underWay++;
+    if (this.blocked) this.#parts.blockedChanged();
+  }
+
+  #end(): void {
+    const wasBlocked = this.blocked;
+    this.#underWay--;
+    if (wasBlocked) this.#parts.blockedChanged();
+  }
+
+  #failed(what: string, error: unknown): void {
+    const { client, log } = this.#parts;
+    log.warn("broker.subscribe_failed", { clientId: client.clientId, what, error });
+    this.#end();
+  }
+
+  #late(what: string): void {
+    const { client, log, counters, settings } = this.#parts;
+    counters.subscribesLate++;
+    const { subscribeWaitMs } = settings;
+    log.warn("broker.subscribe_late", { clientId: client.clientId, what, subscribeWaitMs });
+    this.#end();
+  }
+
+  #count(codes: readonly ReasonCode[]): void {
+    const { counters } = this.#parts;
+    for (const code of codes) {
+      if (code < failureMin) counters.subscribes++;
+      else counters.subscribesRefused++;
+    }
+  }
+}
+
+function subscriptionOf(
+  { text, options }: RequestedFilter,
+  identifier: number | undefined,
+): Subscription {
+  return { filter: text, ...options, identifier: identifier ?? 0 };
+}
+
+function isGranted(result: SubscribeResult): boolean {
+  return result.reasonCode < failureMin;
+}

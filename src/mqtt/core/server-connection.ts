@@ -1,0 +1,584 @@
+// One server-side connection as a sans-IO machine: bytes, ticks and commands in; events to its
+// owner and bytes to its output.
+//
+// It keeps the rules that belong to a connection: CONNECT first and once; nothing after a refusal
+// takes effect; what is pipelined behind CONNECT waits for the answer; inbound aliases; our Receive
+// Maximum; keep alive; acks in order of arrival; the answer of each version to a fault; no output
+// after the end. Who may do what, sessions, windows and wills are the owner's.
+//
+// Faults of the peer never throw; wrong use by the owner is an assertion, except that commands
+// after the end do nothing, since commits finish when they finish.
+
+import { assert, type CodedError, isCodedError } from "../../base/index.ts";
+import { decodePacket, firstByteFault } from "../codec/decode.ts";
+import type { DecodeContext } from "../codec/decode-context.ts";
+import { PacketFramer } from "../codec/framer.ts";
+import type { OutputBuffer } from "../codec/output.ts";
+import {
+  type AuthPacket,
+  type ConnectPacket,
+  type DisconnectPacket,
+  type MqttVersion,
+  type Packet,
+  packetTypes,
+} from "../codec/packets.ts";
+import { noProperties, type Properties } from "../codec/properties.ts";
+import { type InboundPublish, PublishReader, type StoredFrame } from "../codec/publish-frame.ts";
+import {
+  connackReason,
+  connackReturnCode,
+  disconnectReason,
+  type ReasonCode,
+  reason,
+} from "../codec/reasons.ts";
+import { mqttErrors, protocolError, quotaExceeded, reasonCodeOf } from "../errors.ts";
+import { AckQueue, type AckToken } from "./ack-queue.ts";
+import { InboundAliases } from "./aliases.ts";
+import {
+  connackProperties,
+  decodeContextOf,
+  keepAliveOf,
+  peerLimitsOf,
+  receiveMaximumOf,
+  subscribeRequest,
+  unsubscribeRequest,
+} from "./handshake.ts";
+import { HeldBytes } from "./held-bytes.ts";
+import { KeepAlive } from "./keep-alive.ts";
+import { ackFirst, PacketSender, type SendOptions, type SendResult } from "./packet-sender.ts";
+import { ReceiveQuota } from "./receive-quota.ts";
+import type {
+  ConnectAnswer,
+  ConnectionEnd,
+  EndCause,
+  ServerConnectionSettings,
+  ServerEvents,
+} from "./server-types.ts";
+
+/** `deciding`: CONNECT has come and waits for its answer. */
+export type ConnectionState = "opening" | "deciding" | "connected" | "ended";
+
+const failureMin = 0x80;
+const noLimits = {
+  version: 4,
+  maxPacketSize: Number.POSITIVE_INFINITY,
+  topicAliasMax: 0,
+  problemInformation: true,
+} as const;
+
+export class ServerConnection {
+  readonly #settings: ServerConnectionSettings;
+  readonly #events: ServerEvents;
+  readonly #sender: PacketSender;
+  readonly #framer: PacketFramer;
+  readonly #acks: AckQueue;
+  readonly #quota: ReceiveQuota;
+  readonly #aliases: InboundAliases;
+  readonly #keepAlive = new KeepAlive();
+  readonly #held: HeldBytes;
+  #context: DecodeContext;
+  #reader: PublishReader;
+  #state: ConnectionState = "opening";
+  #connect: ConnectPacket | undefined;
+  #nowMs: number;
+  /** When a peer that owes us CONNECT or AUTH is cut; undefined while it owes nothing. */
+  #handshakeDeadlineMs: number | undefined;
+  /** A challenge of ours is out (AUTH 0x18 may come), or the client has begun anew. */
+  #authOpen = false;
+
+  /** `nowMs` is monotonic time, as in every call that takes it. */
+  constructor(
+    settings: ServerConnectionSettings,
+    events: ServerEvents,
+    output: OutputBuffer,
+    nowMs: number,
+  ) {
+    this.#settings = settings;
+    this.#events = events;
+    this.#sender = new PacketSender(output, noLimits);
+    this.#context = decodeContextOf(settings, undefined);
+    this.#reader = new PublishReader(this.#context);
+    this.#acks = new AckQueue((first, packetId, reasonCode, properties) =>
+      this.#emitAck(first, packetId, reasonCode, properties),
+    );
+    this.#quota = new ReceiveQuota(settings.receiveMaximum);
+    this.#aliases = new InboundAliases(settings.topicAliasMaximum);
+    this.#held = new HeldBytes(settings.heldBytesMax);
+    this.#nowMs = nowMs;
+    this.#handshakeDeadlineMs = nowMs + settings.connectTimeoutMs;
+    this.#framer = new PacketFramer(
+      Math.min(settings.preAuthPacketBytesMax, settings.maxPacketSize),
+      {
+        onFrame: (bytes, start, bodyStart, end) => this.#onFrame(bytes, start, bodyStart, end),
+        onHeader: (firstByte) => this.#headerFault(firstByte),
+        onFault: (error) => this.#fail(error),
+      },
+    );
+  }
+
+  get state(): ConnectionState {
+    return this.#state;
+  }
+
+  /** REQUIRES: CONNECT has come. */
+  get connectPacket(): ConnectPacket {
+    assert(this.#connect !== undefined, "no CONNECT yet");
+    return this.#connect;
+  }
+
+  get version(): MqttVersion {
+    return this.#context.version;
+  }
+
+  /** Messages the client takes at once (its Receive Maximum; 65,535 before MQTT 5). */
+  get clientReceiveMaximum(): number {
+    return receiveMaximumOf(this.connectPacket);
+  }
+
+  /**
+   * Acks owed to the client. Clients before MQTT 5 know no Receive Maximum: stop reading at a limit
+   * of yours.
+   */
+  get acksOwed(): number {
+    return this.#acks.length;
+  }
+
+  /** False while what comes could only be held back: stop reading the transport. */
+  get readingWanted(): boolean {
+    return (
+      this.#state !== "deciding" || this.#connect?.properties.authenticationMethod !== undefined
+    );
+  }
+
+  /** When `tick` has something to do at the earliest; undefined: not before another input. */
+  get deadlineMs(): number | undefined {
+    if (this.#state === "ended") return undefined;
+    return this.#state === "connected" ? this.#keepAlive.deadlineMs : this.#handshakeDeadlineMs;
+  }
+
+  // --- inputs ---------------------------------------------------------------------------------
+
+  /** The next bytes of the peer, valid during the call. */
+  receive(bytes: Buffer, nowMs: number): void {
+    if (this.#state === "ended") return;
+    this.#nowMs = nowMs;
+    if (!this.readingWanted) {
+      this.#hold(bytes);
+      return;
+    }
+    const used = this.#framer.push(bytes);
+    if (used < bytes.length && !this.readingWanted) this.#hold(bytes.subarray(used));
+  }
+
+  tick(nowMs: number): void {
+    this.#nowMs = nowMs;
+    const deadlineMs = this.deadlineMs;
+    if (deadlineMs === undefined || nowMs < deadlineMs) return;
+    if (this.#state !== "connected") {
+      const waitMs = this.#settings.connectTimeoutMs;
+      const error = mqttErrors.connectTimeout({ waitMs });
+      this.#end("connect_timeout", reason.unspecifiedError, error);
+      return;
+    }
+    const { keepAliveS } = this.#keepAlive;
+    const silentMs = this.#keepAlive.silentMs(nowMs);
+    const reasonCode = reason.keepAliveTimeout;
+    const error = mqttErrors.keepAliveTimeout({ reasonCode, silentMs, keepAliveS });
+    this.#endWithDisconnect("keep_alive", reasonCode, noProperties, error);
+  }
+
+  /** The owner stopped reading the transport: the client's keep alive stands still. */
+  pauseKeepAlive(nowMs: number): void {
+    this.#keepAlive.pause(nowMs);
+  }
+
+  resumeKeepAlive(nowMs: number): void {
+    this.#keepAlive.resume(nowMs);
+  }
+
+  /** The transport is gone, without or after an end of ours. */
+  transportClosed(): void {
+    this.#end("transport", reason.unspecifiedError, undefined);
+  }
+
+  // --- commands of the owner ------------------------------------------------------------------
+
+  acceptConnect(answer: ConnectAnswer, nowMs: number): void {
+    if (this.#state === "ended") return;
+    assert(this.#state === "deciding", "no CONNECT to accept");
+    const connect = this.connectPacket;
+    const properties = connackProperties(connect, answer, this.#settings);
+    const { sessionPresent } = answer;
+    const reasonCode = reason.success;
+    if (!this.#sender.send({ type: "connack", sessionPresent, reasonCode, properties })) {
+      this.#end("refused", reason.packetTooLarge, undefined);
+      return;
+    }
+    this.#state = "connected";
+    this.#nowMs = nowMs;
+    this.#handshakeDeadlineMs = undefined;
+    this.#authOpen = false;
+    this.#keepAlive.start(keepAliveOf(connect, answer, this.#settings).keepAliveS, nowMs);
+    this.#framer.setSizeBytesMax(this.#settings.maxPacketSize);
+    const held = this.#held.take();
+    if (held !== undefined) this.receive(held, nowMs);
+  }
+
+  /** CONNACK with the reason, or what the client's version has for it, then the end. */
+  refuseConnect(reasonCode: ReasonCode, properties: Properties = noProperties): void {
+    if (this.#state === "ended") return;
+    assert(this.#state === "deciding", "no CONNECT to refuse");
+    this.#refuse(this.version, reasonCode, properties);
+    this.#end("refused", reasonCode, undefined);
+  }
+
+  /**
+   * Our part of an authentication exchange: 0x18 asks for more, 0x00 ends one begun after
+   * acceptance. (Before acceptance CONNACK ends it.)
+   */
+  sendAuth(reasonCode: ReasonCode, properties: Properties): void {
+    if (this.#state === "ended") return;
+    const authenticationMethod = this.connectPacket.properties.authenticationMethod;
+    assert(authenticationMethod !== undefined, "AUTH without a method in CONNECT");
+    this.#authOpen = reasonCode === reason.continueAuthentication;
+    if (this.#state === "deciding") {
+      this.#handshakeDeadlineMs = this.#nowMs + this.#settings.connectTimeoutMs;
+    }
+    this.#send({ type: "auth", reasonCode, properties: { ...properties, authenticationMethod } });
+  }
+
+  /**
+   * Finishes the ack owed for `token`; it leaves when all before it are finished. Before MQTT 5 a
+   * failure cannot be said: the message is acked, or end the connection instead.
+   */
+  completeAck(
+    token: AckToken,
+    reasonCode: ReasonCode = reason.success,
+    properties: Properties = noProperties,
+  ): void {
+    if (this.#state === "ended") return;
+    this.#acks.complete(token, reasonCode, properties);
+  }
+
+  /** One code per filter, in order. Failures are 0x80 before MQTT 5. */
+  suback(
+    packetId: number,
+    reasonCodes: readonly ReasonCode[],
+    properties: Properties = noProperties,
+  ): void {
+    this.#send({ type: "suback", packetId, reasonCodes, properties });
+  }
+
+  unsuback(
+    packetId: number,
+    reasonCodes: readonly ReasonCode[],
+    properties: Properties = noProperties,
+  ): void {
+    this.#send({ type: "unsuback", packetId, reasonCodes, properties });
+  }
+
+  /** The window, ids and the order of messages are the owner's. */
+  sendPublish(stored: StoredFrame, options: SendOptions): SendResult {
+    if (this.#state === "ended") return "ended";
+    assert(this.#state === "connected", "PUBLISH before CONNACK");
+    return this.#sender.sendPublish(stored, options);
+  }
+
+  /** REQUIRES: in the order of the PUBRECs (4.6.0-4). */
+  sendPubrel(packetId: number, reasonCode: ReasonCode = reason.success): void {
+    if (this.#state === "ended") return;
+    if (!this.#sender.sendAck(ackFirst.pubrel, packetId, reasonCode, noProperties)) {
+      this.#endTooSmall();
+    }
+  }
+
+  /** Ends the connection: MQTT 5 clients are told why, others find it closed. */
+  disconnect(reasonCode: ReasonCode, properties: Properties = noProperties): void {
+    if (this.#state === "ended") return;
+    if (this.#state === "connected") {
+      this.#endWithDisconnect("server_disconnect", reasonCode, properties, undefined);
+      return;
+    }
+    if (this.#state === "deciding") this.#refuse(this.version, reasonCode, properties);
+    this.#end("refused", reasonCode, undefined);
+  }
+
+  /** A fault that the owner has found, such as an ack for the wrong stage. */
+  protocolError(what: string): void {
+    if (this.#state !== "ended") this.#fail(protocolError(what));
+  }
+
+  // --- packets --------------------------------------------------------------------------------
+
+  #headerFault(firstByte: number): CodedError | undefined {
+    if (this.#state === "opening" && firstByte >>> 4 !== packetTypes.connect) return notConnect();
+    return firstByteFault(firstByte, this.#context);
+  }
+
+  /** Returns false when nothing more of the chunk may be read now. */
+  #onFrame(bytes: Buffer, start: number, bodyStart: number, end: number): boolean {
+    const type = (bytes[start] as number) >>> 4;
+    if (this.#state === "connected") {
+      this.#keepAlive.heard(this.#nowMs);
+      if (type === packetTypes.publish) this.#onPublish(bytes, start, bodyStart, end);
+      else if (type === packetTypes.connect) this.#fail(protocolError("second CONNECT"));
+      else this.#onPacket(bytes, start, bodyStart, end);
+    } else if (this.#state === "opening" && type !== packetTypes.connect) {
+      this.#fail(notConnect());
+    } else {
+      this.#onPacket(bytes, start, bodyStart, end);
+    }
+    return !this.#ended() && this.readingWanted;
+  }
+
+  // The state changes under way, which the compiler does not see through calls.
+  #ended(): boolean {
+    return this.#state === "ended";
+  }
+
+  #onPublish(bytes: Buffer, start: number, bodyStart: number, end: number): void {
+    const publish = this.#readPublish(bytes, start, bodyStart, end);
+    if (publish === undefined) return;
+    const { qos, packetId } = publish;
+    if (qos === 0) {
+      this.#events.onPublish(publish, 0);
+      return;
+    }
+    if (this.version === 5 && !this.#quota.take(qos, packetId)) {
+      const { receiveMaximum } = this.#quota;
+      const reasonCode = reason.receiveMaximumExceeded;
+      this.#fail(mqttErrors.receiveMaximumExceeded({ reasonCode, receiveMaximum }));
+      return;
+    }
+    const first = qos === 1 ? ackFirst.puback : ackFirst.pubrec;
+    this.#events.onPublish(publish, this.#acks.push(first, packetId));
+  }
+
+  #readPublish(
+    bytes: Buffer,
+    start: number,
+    bodyStart: number,
+    end: number,
+  ): InboundPublish | undefined {
+    try {
+      const publish = this.#reader.read(bytes, start, bodyStart, end);
+      if (publish.aliasOffset > 0) {
+        publish.topic = this.#aliases.resolve(publish.topicAlias, publish.topic);
+      }
+      return publish;
+    } catch (error) {
+      this.#failOrThrow(error);
+      return undefined;
+    }
+  }
+
+  #onPacket(bytes: Buffer, start: number, bodyStart: number, end: number): void {
+    let packet: Packet;
+    try {
+      packet = decodePacket(bytes, start, bodyStart, end, this.#context);
+    } catch (error) {
+      this.#failOrThrow(error);
+      return;
+    }
+    if (this.#state === "opening") this.#onConnect(packet as ConnectPacket);
+    else if (this.#state === "deciding") this.#onHandshakePacket(packet);
+    else this.#dispatch(packet);
+  }
+
+  #onConnect(packet: ConnectPacket): void {
+    this.#connect = packet;
+    this.#context = decodeContextOf(this.#settings, packet);
+    this.#reader = new PublishReader(this.#context);
+    this.#sender.setLimits(peerLimitsOf(packet, this.#settings));
+    this.#handshakeDeadlineMs = undefined;
+    this.#state = "deciding";
+    this.#events.onConnect(packet);
+  }
+
+  // With an authentication method in CONNECT only AUTH and DISCONNECT may come before CONNACK.
+  #onHandshakePacket(packet: Packet): void {
+    if (packet.type === "auth") this.#onAuth(packet);
+    else if (packet.type === "disconnect") this.#onDisconnect(packet);
+    else this.#fail(protocolError(`${packet.type} during authentication`));
+  }
+
+  #dispatch(packet: Packet): void {
+    switch (packet.type) {
+      case "puback":
+        this.#events.onPuback(packet.packetId, packet.reasonCode);
+        return;
+      case "pubrec":
+        this.#events.onPubrec(packet.packetId, packet.reasonCode);
+        return;
+      case "pubrel": {
+        const token = this.#acks.push(ackFirst.pubcomp, packet.packetId);
+        this.#events.onPubrel(packet.packetId, packet.reasonCode, token);
+        return;
+      }
+      case "pubcomp":
+        this.#events.onPubcomp(packet.packetId, packet.reasonCode);
+        return;
+      case "subscribe":
+      case "unsubscribe":
+        this.#onFilters(packet);
+        return;
+      case "pingreq":
+        this.#send({ type: "pingresp" });
+        return;
+      case "disconnect":
+        this.#onDisconnect(packet);
+        return;
+      case "auth":
+        this.#onAuth(packet);
+        return;
+      default:
+        // The decoder lets no packet of a server through.
+        this.#fail(protocolError(`${packet.type} on an open connection`));
+    }
+  }
+
+  #onFilters(packet: Extract<Packet, { type: "subscribe" | "unsubscribe" }>): void {
+    const limits = {
+      levelsMax: this.#settings.topicLevelsMax,
+      controlCharacters: this.#settings.refuseControlCharacters ? "refuse" : "allow",
+    } as const;
+    let tell: () => void;
+    try {
+      if (packet.type === "subscribe") {
+        const request = subscribeRequest(packet, this.connectPacket.bridge, limits);
+        tell = () => this.#events.onSubscribe(request);
+      } else {
+        const request = unsubscribeRequest(packet, limits);
+        tell = () => this.#events.onUnsubscribe(request);
+      }
+    } catch (error) {
+      this.#failOrThrow(error);
+      return;
+    }
+    tell();
+  }
+
+  #onAuth(packet: AuthPacket): void {
+    const method = this.connectPacket.properties.authenticationMethod;
+    if (method === undefined) {
+      this.#fail(protocolError("AUTH without a method in CONNECT"));
+    } else if (packet.properties.authenticationMethod !== method) {
+      this.#fail(protocolError("AUTH with another method"));
+    } else if (!this.#authExpected(packet.reasonCode)) {
+      this.#fail(protocolError(`unexpected AUTH 0x${packet.reasonCode.toString(16)}`));
+    } else {
+      this.#authOpen = packet.reasonCode === reason.reauthenticate;
+      if (this.#state === "deciding") this.#handshakeDeadlineMs = undefined;
+      this.#events.onAuth(packet);
+    }
+  }
+
+  /** An answer needs a challenge, and only an accepted client may begin anew. */
+  #authExpected(reasonCode: ReasonCode): boolean {
+    if (reasonCode === reason.continueAuthentication) return this.#authOpen;
+    return this.#state === "connected" && !this.#authOpen;
+  }
+
+  #onDisconnect(packet: DisconnectPacket): void {
+    const { reasonCode, properties } = packet;
+    const { sessionExpiryS } = properties;
+    const expiryOfConnect = this.connectPacket.properties.sessionExpiryS ?? 0;
+    if (expiryOfConnect === 0 && sessionExpiryS !== undefined && sessionExpiryS > 0) {
+      this.#fail(protocolError("DISCONNECT sets a session expiry that CONNECT did not"));
+      return;
+    }
+    const wasConnected = this.#state === "connected";
+    this.#finish({
+      cause: "client_disconnect",
+      reasonCode,
+      publishWill: wasConnected && reasonCode !== reason.normalDisconnection,
+      sessionExpiryS,
+      error: undefined,
+    });
+  }
+
+  // --- output and end -------------------------------------------------------------------------
+
+  #send(packet: Packet): void {
+    if (this.#state === "ended") return;
+    if (!this.#sender.send(packet)) this.#endTooSmall();
+  }
+
+  #emitAck(first: number, packetId: number, reasonCode: ReasonCode, properties: Properties): void {
+    // Counted before it is written: the client may use its quota as soon as it has the ack.
+    if (first === ackFirst.puback) {
+      if (this.version === 5) this.#quota.releaseQos1();
+    } else if (first === ackFirst.pubcomp || reasonCode >= failureMin) {
+      this.#quota.releaseQos2(packetId);
+    }
+    if (this.#state === "ended") return;
+    if (!this.#sender.sendAck(first, packetId, reasonCode, properties)) this.#endTooSmall();
+  }
+
+  /** The client's Maximum Packet Size leaves no room for what must be said. */
+  #endTooSmall(): void {
+    this.#endWithDisconnect("server_disconnect", reason.packetTooLarge, noProperties, undefined);
+  }
+
+  #hold(bytes: Buffer): void {
+    if (!this.#held.add(bytes))
+      this.#fail(quotaExceeded("bytes before CONNACK", this.#held.bytesMax));
+  }
+
+  #failOrThrow(error: unknown): void {
+    if (!isCodedError(error) || error.details.reasonCode === undefined) throw error;
+    this.#fail(error);
+  }
+
+  #fail(error: CodedError): void {
+    if (this.#state === "ended") return;
+    const reasonCode = reasonCodeOf(error);
+    const properties = { reasonString: error.message };
+    if (this.#state === "connected") {
+      this.#endWithDisconnect("protocol_error", reasonCode, properties, error);
+      return;
+    }
+    // A CONNECT that could not be read to its level gets no answer: in which form?
+    const version = this.#state === "deciding" ? this.version : error.details.version;
+    if (version === 4 || version === 5) this.#refuse(version, reasonCode, properties);
+    this.#end("protocol_error", reasonCode, error);
+  }
+
+  #refuse(version: MqttVersion, reasonCode: ReasonCode, properties: Properties): void {
+    if (this.#state === "opening") this.#sender.setLimits({ ...noLimits, version });
+    const code = version === 5 ? connackReason(reasonCode) : connackReturnCode(reasonCode);
+    if (code === undefined) return;
+    this.#sender.send({ type: "connack", sessionPresent: false, reasonCode: code, properties });
+  }
+
+  #endWithDisconnect(
+    cause: EndCause,
+    reasonCode: ReasonCode,
+    properties: Properties,
+    error: CodedError | undefined,
+  ): void {
+    if (this.version === 5) {
+      const said = disconnectReason(reasonCode);
+      this.#sender.send({ type: "disconnect", reasonCode: said, properties });
+    }
+    this.#end(cause, reasonCode, error);
+  }
+
+  #end(cause: EndCause, reasonCode: ReasonCode, error: CodedError | undefined): void {
+    if (this.#state === "ended") return;
+    const publishWill = this.#state === "connected";
+    this.#finish({ cause, reasonCode, publishWill, sessionExpiryS: undefined, error });
+  }
+
+  #finish(end: ConnectionEnd): void {
+    this.#state = "ended";
+    this.#sender.close();
+    this.#framer.stop();
+    this.#held.take();
+    this.#events.onEnd(end);
+  }
+}
+
+function notConnect(): CodedError {
+  return protocolError("the first packet is not CONNECT");
+}

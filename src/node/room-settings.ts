@@ -1,0 +1,121 @@
+// The configuration of a node as the settings of its rooms: names and units change hands here, and
+// what no key reaches keeps the default of its room. Pure.
+
+import { joinPath } from "../base/index.ts";
+import { type BrokerSettings, brokerSettingsDefault } from "../broker/index.ts";
+import { defaultLogSettings, type LogSettings } from "../log/index.ts";
+import { serverConnectionSettingsDefault } from "../mqtt/index.ts";
+import { type SessionSettings, sessionSettingsDefault } from "../session/index.ts";
+import { type StoreSettings, storeSettingsDefault } from "../store/index.ts";
+import { parseTopicFilter } from "../topic/index.ts";
+import type { Settings } from "./config/keys.ts";
+
+/** Folders of a data directory (docs/formats/data-dir.md). */
+export type DataPaths = { readonly log: string; readonly db: string; readonly quarantine: string };
+
+export function dataPaths(dataDir: string): DataPaths {
+  return {
+    log: joinPath(dataDir, "log"),
+    db: joinPath(dataDir, "db"),
+    quarantine: joinPath(dataDir, "quarantine"),
+  };
+}
+
+/**
+ * Beside the largest packet a log record holds its topic once more, and what the same turn put into
+ * the same entry before it (at most 256 KiB).
+ */
+const recordSpareBytes = 1024 * 1024;
+
+export function logSettings({ log, mqtt }: Settings): LogSettings {
+  return {
+    ...defaultLogSettings,
+    segmentBytes: log.segmentBytes,
+    flushBytesMax: log.flushBytesMax,
+    flushRecordsMax: log.maxItems,
+    flushIntervalMs: log.flushIntervalMs,
+    idleFlushIntervalMs: log.idleFlushIntervalMs,
+    onDamage: log.onDamage,
+    spareSegmentsMax: log.spareSegmentsMax,
+    recordBytesMax: mqtt.maxPacketSizeBytes + recordSpareBytes,
+    // Publishes stop at the store's brim; the second half is left to the progress of sessions.
+    pendingBytesMax: 2 * log.pendingBytesMax,
+  };
+}
+
+export function storeSettings(settings: Settings, paths: DataPaths): StoreSettings {
+  const { databases, groups, log, store } = settings;
+  const { layoutOptions } = databases.messages;
+  const { lts } = storeSettingsDefault;
+  return {
+    ...storeSettingsDefault,
+    dir: paths.db,
+    quarantineDir: paths.quarantine,
+    shards: databases.messages.shards,
+    stateShards: databases.state.shards,
+    checkpoint: { bytesMax: store.checkpointBytes, ageMsMax: store.checkpointAgeMs },
+    writeBufferBytesMax: groups.default.writeBufferBytes,
+    pendingBytesMax: log.pendingBytesMax,
+    blockCacheBytesMax: store.blockCacheBytes,
+    openSlabsMax: store.openSlabs,
+    lts: {
+      ...lts,
+      thresholds: [layoutOptions.rootThreshold, layoutOptions.threshold],
+      dollarThresholds: [layoutOptions.rootThreshold, layoutOptions.threshold],
+      patterns: layoutOptions.patterns.map((pattern) => parseTopicFilter(pattern)),
+      bytesMax: layoutOptions.trieBytesMax,
+      streamsMax: layoutOptions.streamsMax,
+      cacheTopicsMax: store.topicCacheMax,
+    },
+  };
+}
+
+export function sessionSettings({ mqtt }: Settings): SessionSettings {
+  return {
+    ...sessionSettingsDefault,
+    inflightMax: mqtt.inflightMax,
+    inflightBytesMax: mqtt.inflightBytesMax,
+    subscriptionsMax: mqtt.subscriptionsMax,
+    restartGraceMs: mqtt.restartGraceMs,
+    memoryQueueMax: mqtt.memoryQueueMax,
+    memoryQueueBytesMax: mqtt.memoryQueueBytesMax,
+  };
+}
+
+export function brokerSettings({ mqtt }: Settings): BrokerSettings {
+  return {
+    ...brokerSettingsDefault,
+    mqtt: {
+      ...serverConnectionSettingsDefault,
+      maxPacketSize: mqtt.maxPacketSizeBytes,
+      preAuthPacketBytesMax: mqtt.preAuthBytes,
+      // One more packet of that size may come behind CONNECT.
+      heldBytesMax: 2 * mqtt.preAuthBytes,
+      connectTimeoutMs: mqtt.preAuthTimeMs,
+      receiveMaximum: mqtt.receiveMaximum,
+      topicAliasMaximum: mqtt.topicAliasMaximum,
+      topicAliasMaximumOut: mqtt.topicAliasMaximum,
+      keepAliveMaxS: keepAliveSeconds(mqtt.keepAliveMsMax),
+      userPropertiesMax: mqtt.userPropertiesMax,
+      topicLevelsMax: mqtt.topicLevelsMax,
+      filtersMax: mqtt.filtersMax,
+      refuseControlCharacters: mqtt.refuseControlCharacters,
+    },
+    sessionExpiryMaxS: Math.floor(mqtt.sessionExpiryMsMax / 1000),
+    publishWaitMs: mqtt.publishWaitMs,
+    subscribeWaitMs: mqtt.subscribeWaitMs,
+    connectWaitMs: mqtt.connectWaitMs,
+    storeQos0: mqtt.storeQos0,
+    outboundBufferBytesMax: mqtt.outboundBufferBytesMax,
+    publishBytesMax: mqtt.publishBytesMax,
+    publishesMax: mqtt.publishesMax,
+    connectionsMax: mqtt.connectionsMax,
+    preAuthSocketsPerAddress: mqtt.preAuthSocketsPerAddress,
+    clientIdBytesMax: mqtt.clientIdBytesMax,
+  };
+}
+
+/** The broker's "any" is 0. */
+function keepAliveSeconds(keepAliveMsMax: number): number {
+  return Number.isFinite(keepAliveMsMax) ? Math.floor(keepAliveMsMax / 1000) : 0;
+}

@@ -1,0 +1,404 @@
+// Codec of the records a session keeps in `state` (docs/formats/session.md). Every record begins
+// with its version; a newer version than known is refused, never guessed at.
+//
+// Decoded byte fields are copies: a record outlives the page it was read from.
+
+import { ByteReader, ByteWriter, isCodedError } from "../../base/index.ts";
+import type { Positions, Ttv, TtvForm, TtvRef } from "../../store/index.ts";
+import type { Qos, Subscription, Will } from "../api.ts";
+import { sessionErrors } from "../errors.ts";
+
+const version = 1;
+
+/** Session Expiry Interval that never passes. */
+export const expiryNever = 0xffffffff;
+/** Stands for "never" where a time is stored. */
+export const neverUs = Number.MAX_SAFE_INTEGER;
+
+export type ClaimRecord = {
+  readonly clientId: string;
+  readonly user: string | undefined;
+  readonly protocol: number;
+  /** Session Expiry Interval of the current or last connection. */
+  readonly expiryS: number;
+  /** 0: the commit time of this very record. */
+  readonly incarnation: number;
+  /** Start of the process that made the claim, wall microseconds. */
+  readonly bootUs: number;
+  /** The removal of the session has begun and must be finished before anything else. */
+  readonly removing: boolean;
+};
+
+export type ClosedRecord = {
+  readonly closedUs: number;
+  readonly expiryS: number;
+  /** Moment in the session's key under `due/`; 0 while it is under `live/`. */
+  readonly dueUs: number;
+};
+
+export type IdsRecord = {
+  /** True after an orderly end: `next` is exact and nothing above the cursor was sent. */
+  readonly exact: boolean;
+  /** Positions count packet ids taken: position p stands for id (p - 1) % 65,535 + 1. */
+  readonly next: number;
+  /** Positions below it may have been used. */
+  readonly reservedEnd: number;
+  /** What lies above the cursor and not above this may have been sent by this owner. */
+  readonly sentUntil: Positions;
+  /** The same, left by owners that ended without notice. */
+  readonly doubtUntil: Positions;
+};
+
+export type SubscriptionRecord = { readonly subscription: Subscription; readonly start: Positions };
+
+export type InFlightSource =
+  | { readonly kind: "log"; readonly ref: TtvRef }
+  | { readonly kind: "retained"; readonly message: Ttv };
+
+export type InFlightRecord = {
+  readonly packetId: number;
+  readonly qos: 1 | 2;
+  readonly retain: boolean;
+  readonly sent: boolean;
+  readonly released: boolean;
+  readonly sizeBytes: number;
+  readonly identifiers: readonly number[];
+  readonly source: InFlightSource;
+};
+
+export type JobRecord = {
+  readonly filter: string;
+  /** Position after which to go on; undefined = from the beginning. */
+  readonly after: string | undefined;
+  /** Topic up to which messages may have been sent above `after`. */
+  readonly doubtTopic: string | undefined;
+  /** Applied times of the state shards once the SUBSCRIBE was durable: newer ones come live. */
+  readonly start: Positions;
+};
+
+export type LiveRecord = { readonly clientId: string; readonly bootUs: number };
+export type DueRecord = { readonly clientId: string; readonly incarnation: number };
+export type FireRecord = {
+  readonly clientId: string;
+  readonly user: string | undefined;
+  readonly will: Will;
+};
+
+// ---------------------------------------------------------------- claim, closed, ids, cursor
+
+export function encodeClaim(record: ClaimRecord): Buffer {
+  const flags = (record.user === undefined ? 0 : 1) | (record.removing ? 2 : 0);
+  const out = begin().u8(flags).string(record.clientId);
+  if (record.user !== undefined) out.string(record.user);
+  out.u8(record.protocol).u32(record.expiryS).varint(record.incarnation).varint(record.bootUs);
+  return out.finish();
+}
+
+export function decodeClaim(bytes: Uint8Array): ClaimRecord {
+  return decode("claim", bytes, (input) => {
+    const flags = input.u8();
+    return {
+      clientId: input.string(),
+      user: (flags & 1) === 0 ? undefined : input.string(),
+      protocol: input.u8(),
+      expiryS: input.u32(),
+      incarnation: input.varint(),
+      bootUs: input.varint(),
+      removing: (flags & 2) !== 0,
+    };
+  });
+}
+
+export function encodeClosed(record: ClosedRecord): Buffer {
+  return begin().varint(record.closedUs).u32(record.expiryS).varint(record.dueUs).finish();
+}
+
+export function decodeClosed(bytes: Uint8Array): ClosedRecord {
+  return decode("closed", bytes, (input) => ({
+    closedUs: input.varint(),
+    expiryS: input.u32(),
+    dueUs: input.varint(),
+  }));
+}
+
+export function encodeIds(record: IdsRecord): Buffer {
+  const out = begin()
+    .u8(record.exact ? 1 : 0)
+    .varint(record.next)
+    .varint(record.reservedEnd);
+  writePositions(out, record.sentUntil);
+  writePositions(out, record.doubtUntil);
+  return out.finish();
+}
+
+export function decodeIds(bytes: Uint8Array): IdsRecord {
+  return decode("ids", bytes, (input) => ({
+    exact: (input.u8() & 1) !== 0,
+    next: input.varint(),
+    reservedEnd: input.varint(),
+    sentUntil: readPositions(input),
+    doubtUntil: readPositions(input),
+  }));
+}
+
+export function encodeCursor(positions: Positions): Buffer {
+  const out = begin();
+  writePositions(out, positions);
+  return out.finish();
+}
+
+export function decodeCursor(bytes: Uint8Array): Map<number, number> {
+  return decode("cursor", bytes, readPositions);
+}
+
+// ---------------------------------------------------------------- subscriptions, jobs, indexes
+
+export function encodeSubscription(record: SubscriptionRecord): Buffer {
+  const { subscription } = record;
+  const options =
+    subscription.qos |
+    (subscription.noLocal ? 4 : 0) |
+    (subscription.retainAsPublished ? 8 : 0) |
+    (subscription.retainHandling << 4);
+  const out = begin().u8(options).varint(subscription.identifier).string(subscription.filter);
+  writePositions(out, record.start);
+  return out.finish();
+}
+
+export function decodeSubscription(bytes: Uint8Array): SubscriptionRecord {
+  return decode("subscription", bytes, (input) => {
+    const options = input.u8();
+    const identifier = input.varint();
+    const subscription: Subscription = {
+      filter: input.string(),
+      qos: qosOf(options & 3),
+      noLocal: (options & 4) !== 0,
+      retainAsPublished: (options & 8) !== 0,
+      retainHandling: qosOf((options >> 4) & 3),
+      identifier,
+    };
+    return { subscription, start: readPositions(input) };
+  });
+}
+
+export function encodeJob(record: JobRecord): Buffer {
+  const flags = (record.after === undefined ? 0 : 1) | (record.doubtTopic === undefined ? 0 : 2);
+  const out = begin().u8(flags).string(record.filter);
+  if (record.after !== undefined) out.string(record.after);
+  if (record.doubtTopic !== undefined) out.string(record.doubtTopic);
+  writePositions(out, record.start);
+  return out.finish();
+}
+
+export function decodeJob(bytes: Uint8Array): JobRecord {
+  return decode("job", bytes, (input) => {
+    const flags = input.u8();
+    return {
+      filter: input.string(),
+      after: (flags & 1) === 0 ? undefined : input.string(),
+      doubtTopic: (flags & 2) === 0 ? undefined : input.string(),
+      start: readPositions(input),
+    };
+  });
+}
+
+export function encodeLive(record: LiveRecord): Buffer {
+  return begin().string(record.clientId).varint(record.bootUs).finish();
+}
+
+export function decodeLive(bytes: Uint8Array): LiveRecord {
+  return decode("live", bytes, (input) => ({ clientId: input.string(), bootUs: input.varint() }));
+}
+
+export function encodeDue(record: DueRecord): Buffer {
+  return begin().string(record.clientId).varint(record.incarnation).finish();
+}
+
+export function decodeDue(bytes: Uint8Array): DueRecord {
+  return decode("due", bytes, (input) => ({
+    clientId: input.string(),
+    incarnation: input.varint(),
+  }));
+}
+
+// ---------------------------------------------------------------- in flight, messages, wills
+
+const sentFlag = 8;
+const releasedFlag = 16;
+const retainedFlag = 32;
+
+export function encodeInFlight(record: InFlightRecord): Buffer {
+  const flags =
+    record.qos |
+    (record.retain ? 4 : 0) |
+    (record.sent ? sentFlag : 0) |
+    (record.released ? releasedFlag : 0) |
+    (record.source.kind === "retained" ? retainedFlag : 0);
+  const out = begin().u8(flags).u16(record.packetId).varint(record.sizeBytes);
+  out.varint(record.identifiers.length);
+  for (const identifier of record.identifiers) out.varint(identifier);
+  if (record.source.kind === "retained") {
+    writeMessage(out, record.source.message);
+  } else {
+    const { shard, generation, stream, timeUs } = record.source.ref;
+    out.varint(shard).varint(generation).varint(stream).varint(timeUs);
+  }
+  return out.finish();
+}
+
+export function decodeInFlight(bytes: Uint8Array): InFlightRecord {
+  return decode("in-flight", bytes, (input) => {
+    const flags = input.u8();
+    const packetId = input.u16();
+    const sizeBytes = input.varint();
+    const identifiers: number[] = [];
+    for (let left = input.varint(); left > 0; left--) identifiers.push(input.varint());
+    return {
+      packetId,
+      qos: (flags & 3) === 2 ? 2 : 1,
+      retain: (flags & 4) !== 0,
+      sent: (flags & sentFlag) !== 0,
+      released: (flags & releasedFlag) !== 0,
+      sizeBytes,
+      identifiers,
+      source: readSource(input, (flags & retainedFlag) !== 0),
+    };
+  });
+}
+
+function readSource(input: ByteReader, retained: boolean): InFlightSource {
+  if (retained) return { kind: "retained", message: readMessage(input) };
+  const shard = input.varint();
+  const generation = input.varint();
+  const stream = input.varint();
+  return { kind: "log", ref: { shard, generation, stream, timeUs: input.varint() } };
+}
+
+/** A retained message, as kept under its topic. */
+export function encodeMessage(message: Ttv): Buffer {
+  const out = begin();
+  writeMessage(out, message);
+  return out.finish();
+}
+
+export function decodeMessage(bytes: Uint8Array): Ttv {
+  return decode("message", bytes, readMessage);
+}
+
+const forms: readonly TtvForm[] = ["raw", "v4", "v5"];
+
+function writeMessage(out: ByteWriter, message: Ttv): void {
+  out.u8(forms.indexOf(message.form) | (message.qos << 2) | (message.retain ? 16 : 0));
+  out.string(message.topic).varint(message.timeUs).string(message.publisher);
+  out.varint(message.expiryUs).varint(message.expiryOffset).bytes(message.frame);
+}
+
+function readMessage(input: ByteReader): Ttv {
+  const flags = input.u8();
+  const topic = input.string();
+  const timeUs = input.varint();
+  const publisher = input.string();
+  const expiryUs = input.varint();
+  const expiryOffset = input.varint();
+  return {
+    topic,
+    timeUs,
+    publisher,
+    form: forms[flags & 3] ?? "raw",
+    qos: qosOf((flags >> 2) & 3),
+    retain: (flags & 16) !== 0,
+    expiryUs,
+    expiryOffset,
+    frame: Buffer.from(input.bytes()),
+  };
+}
+
+export function encodeWill(will: Will): Buffer {
+  const out = begin();
+  writeWill(out, will);
+  return out.finish();
+}
+
+export function decodeWill(bytes: Uint8Array): Will {
+  return decode("will", bytes, readWill);
+}
+
+export function encodeFire(record: FireRecord): Buffer {
+  const out = begin()
+    .u8(record.user === undefined ? 0 : 1)
+    .string(record.clientId);
+  if (record.user !== undefined) out.string(record.user);
+  writeWill(out, record.will);
+  return out.finish();
+}
+
+export function decodeFire(bytes: Uint8Array): FireRecord {
+  return decode("fire", bytes, (input) => {
+    const flags = input.u8();
+    const clientId = input.string();
+    const user = (flags & 1) === 0 ? undefined : input.string();
+    return { clientId, user, will: readWill(input) };
+  });
+}
+
+function writeWill(out: ByteWriter, will: Will): void {
+  const expires = will.messageExpiryS !== undefined;
+  out.u8(will.qos | (will.retain ? 4 : 0) | (will.version === 5 ? 8 : 0) | (expires ? 16 : 0));
+  out.string(will.topic).u32(will.delayS).bytes(will.frame).varint(will.expiryOffset);
+  if (will.messageExpiryS !== undefined) out.u32(will.messageExpiryS);
+}
+
+function readWill(input: ByteReader): Will {
+  const flags = input.u8();
+  const topic = input.string();
+  const delayS = input.u32();
+  const frame = Buffer.from(input.bytes());
+  const expiryOffset = input.varint();
+  return {
+    topic,
+    qos: qosOf(flags & 3),
+    retain: (flags & 4) !== 0,
+    delayS,
+    version: (flags & 8) === 0 ? 4 : 5,
+    frame,
+    messageExpiryS: (flags & 16) === 0 ? undefined : input.u32(),
+    expiryOffset,
+  };
+}
+
+// ---------------------------------------------------------------- shared
+
+function begin(): ByteWriter {
+  return new ByteWriter(64).u8(version);
+}
+
+function decode<T>(record: string, bytes: Uint8Array, read: (input: ByteReader) => T): T {
+  try {
+    const input = new ByteReader(bytes);
+    const found = input.u8();
+    if (found !== version) {
+      throw sessionErrors.recordVersion({ record, version: found, known: version });
+    }
+    const value = read(input);
+    if (input.remaining === 0) return value;
+    throw sessionErrors.recordCorrupt({ record, reason: `${input.remaining} bytes too many` });
+  } catch (error) {
+    if (isCodedError(error) && error.code.startsWith("SESSION_")) throw error;
+    throw sessionErrors.recordCorrupt({ record, reason: "it ends early" }, error);
+  }
+}
+
+function writePositions(out: ByteWriter, positions: Positions): void {
+  out.varint(positions.size);
+  for (const [shard, timeUs] of positions) out.varint(shard).varint(timeUs);
+}
+
+function readPositions(input: ByteReader): Map<number, number> {
+  const positions = new Map<number, number>();
+  for (let left = input.varint(); left > 0; left--) positions.set(input.varint(), input.varint());
+  return positions;
+}
+
+function qosOf(bits: number): Qos {
+  return bits === 0 || bits === 1 ? bits : 2;
+}

@@ -1,0 +1,209 @@
+// The subscriptions of one attached durable session: asked for in call order, in effect once they
+// are durable. Several SUBSCRIBEs of a turn share a write.
+//
+// Invariants: the interest of a filter granted QoS 1 or 2 is counted before its write begins and
+// until its removal is durable; a filter that the session has keeps its start; a filter granted
+// QoS 0 has no durable interest, and starts anew with every connection.
+// A new filter is read with from the very moment that is its start, although its write is under way:
+// what matches in between is dispatched in its place, not passed over now and found by the reader
+// of a later connection, behind newer messages. So a message may come before the SUBACK (3.8.4-3).
+
+import type { CodedError } from "../base/index.ts";
+import type { MapWrite, Positions, Store } from "../store/index.ts";
+import type { SubscribeResult, Subscription } from "./api.ts";
+import { encodeJob, encodeSubscription, type SubscriptionRecord } from "./core/records.ts";
+import type { SessionKeys } from "./keys.ts";
+import type { RetainedJobs } from "./retained-jobs.ts";
+import type { SessionCounters } from "./settings.ts";
+import type { BuiltWrites, StateWriter } from "./state-writer.ts";
+import { deleteKey, guarded } from "./stored-session.ts";
+
+export type DurableSubscriptionsOptions = {
+  readonly store: Store;
+  readonly writer: StateWriter;
+  readonly keys: SessionKeys;
+  readonly epoch: number;
+  readonly countMax: number;
+  readonly counters: SessionCounters;
+  readonly jobs: RetainedJobs;
+  /** A new filter, whose write is under way: it is read with from now on. */
+  readonly asked: (record: SubscriptionRecord) => void;
+  /** Comes into effect: durable now. */
+  readonly added: (record: SubscriptionRecord) => void;
+  /** No longer in effect, or never was. */
+  readonly removed: (filter: string) => void;
+};
+
+type Change = {
+  readonly filter: string;
+  readonly before: SubscriptionRecord | undefined;
+  readonly after: SubscriptionRecord | undefined;
+};
+
+const quotaExceeded = 0x97;
+const unspecifiedError = 0x83;
+
+export class DurableSubscriptions {
+  readonly #options: DurableSubscriptionsOptions;
+  /** As asked for: writes may be under way. */
+  readonly #wanted = new Map<string, SubscriptionRecord>();
+  /** In effect. */
+  readonly #current = new Map<string, SubscriptionRecord>();
+
+  constructor(options: DurableSubscriptionsOptions, records: readonly SubscriptionRecord[]) {
+    this.#options = options;
+    const tail = options.store.tail();
+    for (const record of records) {
+      const { subscription } = record;
+      // What was published while the session was away is skipped at QoS 0.
+      const start = subscription.qos === 0 ? tail : record.start;
+      this.#wanted.set(subscription.filter, { subscription, start });
+      this.#current.set(subscription.filter, { subscription, start });
+    }
+  }
+
+  get(filter: string): Subscription | undefined {
+    return this.#current.get(filter)?.subscription;
+  }
+
+  current(): Iterable<SubscriptionRecord> {
+    return this.#current.values();
+  }
+
+  subscribe(subscriptions: readonly Subscription[]): Promise<readonly SubscribeResult[]> {
+    const tail = this.#options.store.tail();
+    const changes: Change[] = [];
+    const jobs: MapWrite[] = [];
+    const results = subscriptions.map((subscription) => {
+      const { filter } = subscription;
+      const before = this.#wanted.get(filter);
+      if (before === undefined && this.#wanted.size >= this.#options.countMax) {
+        this.#options.counters.subscriptionsRefused++;
+        return { subscription, reasonCode: quotaExceeded, isNew: false };
+      }
+      const isNew = before === undefined;
+      const record = { subscription, start: before?.start ?? tail };
+      changes.push(this.#want(filter, record));
+      if (isNew) this.#options.asked(record);
+      if (asksRetained(subscription, isNew)) {
+        const job = this.#options.jobs.create(filter);
+        jobs.push({ key: this.#options.keys.job(filter), value: encodeJob(job) });
+      }
+      return { subscription, reasonCode: subscription.qos, isNew };
+    });
+    return new Promise((resolve) => {
+      if (changes.length === 0) {
+        resolve(results);
+        return;
+      }
+      this.#submit(changes, jobs, (error) => {
+        resolve(error === undefined ? results : results.map((result) => refused(result, error)));
+      });
+    });
+  }
+
+  unsubscribe(filters: readonly string[]): Promise<readonly boolean[]> {
+    const changes: Change[] = [];
+    const jobs: MapWrite[] = [];
+    const existed = filters.map((filter) => {
+      if (!this.#wanted.has(filter)) return false;
+      changes.push(this.#want(filter, undefined));
+      if (this.#options.jobs.remove(filter)) jobs.push(deleteKey(this.#options.keys.job(filter)));
+      return true;
+    });
+    return new Promise((resolve, reject) => {
+      if (changes.length === 0) {
+        resolve(existed);
+        return;
+      }
+      this.#submit(changes, jobs, (error) =>
+        error === undefined ? resolve(existed) : reject(error),
+      );
+    });
+  }
+
+  #want(filter: string, after: SubscriptionRecord | undefined): Change {
+    const before = this.#wanted.get(filter);
+    if (after === undefined) this.#wanted.delete(filter);
+    else this.#wanted.set(filter, after);
+    if (isLasting(after) && !isLasting(before)) {
+      this.#options.store.interest.add(filter, (after as SubscriptionRecord).start);
+    }
+    return { filter, before, after };
+  }
+
+  #submit(
+    changes: readonly Change[],
+    jobs: readonly MapWrite[],
+    then: (error: CodedError | undefined) => void,
+  ): void {
+    this.#options.writer.submit({
+      build: () => this.#build(changes, jobs),
+      done: (error) => {
+        if (error === undefined) this.#apply(changes);
+        else this.#undo(changes);
+        then(error);
+      },
+    });
+  }
+
+  #build(changes: readonly Change[], jobs: readonly MapWrite[]): BuiltWrites {
+    const { keys, epoch } = this.#options;
+    const writes = changes.map(({ filter, after }) => ({
+      key: keys.sub(filter),
+      value: after === undefined ? undefined : encodeSubscription(after),
+    }));
+    return guarded(keys, epoch, [...writes, ...jobs]);
+  }
+
+  #apply(changes: readonly Change[]): void {
+    const { store, jobs, added, removed } = this.#options;
+    const start = this.#stateTail();
+    for (const { filter, before, after } of changes) {
+      if (isLasting(before) && !isLasting(after)) store.interest.remove(filter);
+      if (after === undefined) {
+        this.#current.delete(filter);
+        // Asked for again meanwhile: it is the new one that is read with.
+        if (!this.#wanted.has(filter)) removed(filter);
+      } else {
+        this.#current.set(filter, after);
+        added(after);
+        jobs.subscribed(filter, start);
+      }
+    }
+  }
+
+  /** Last change first, so that each finds what it replaced. */
+  #undo(changes: readonly Change[]): void {
+    for (const { filter, before, after } of [...changes].reverse()) {
+      // A later change builds on this one and on its interest: it stays counted.
+      if (this.#wanted.get(filter) !== after) continue;
+      if (isLasting(after) && !isLasting(before)) this.#options.store.interest.remove(filter);
+      if (before === undefined) {
+        this.#wanted.delete(filter);
+        this.#options.removed(filter);
+      } else this.#wanted.set(filter, before);
+      if (after !== undefined) this.#options.jobs.remove(filter);
+    }
+  }
+
+  #stateTail(): Positions {
+    const shards = this.#options.store.stateShards;
+    return new Map(shards.map((shard) => [shard.number, shard.appliedUs]));
+  }
+}
+
+/** Retain Handling (3.3.1-9 to 3.3.1-11). */
+export function asksRetained(subscription: Subscription, isNew: boolean): boolean {
+  return subscription.retainHandling === 0 || (subscription.retainHandling === 1 && isNew);
+}
+
+function isLasting(record: SubscriptionRecord | undefined): boolean {
+  return record !== undefined && record.subscription.qos > 0;
+}
+
+function refused(result: SubscribeResult, error: CodedError): SubscribeResult {
+  if (result.reasonCode >= 0x80) return result;
+  const reasonCode = error.kind === "limit" ? quotaExceeded : unspecifiedError;
+  return { ...result, reasonCode };
+}

@@ -1,0 +1,584 @@
+// A durable session while a connection is attached to it: dispatches from the store into the
+// window, takes acks, and says what of its state has changed. Nothing of it outlives the
+// connection but its records.
+//
+// Invariants
+// - The cursor of a shard is the time up to which everything matching was dispatched; what is
+//   unfinished below it is in flight. Both are collected into one write, puts of in-flight records
+//   first and deletes last, so that a write cut in parts loses and repeats nothing: a record above
+//   the stored cursor is recognised at resume.
+// - After `stop` nothing is sent and nothing is collected; the closing write takes the exact state.
+
+import type { CodedError } from "../base/index.ts";
+import type {
+  DeliverableTtv,
+  MapWrite,
+  MissedReport,
+  PublisherClaim,
+  Subscriber,
+  SubscriberPort,
+  Ttv,
+} from "../store/index.ts";
+import type {
+  DetachCause,
+  LiveTarget,
+  Session,
+  SessionLink,
+  SubscribeResult,
+  Subscription,
+  Will,
+} from "./api.ts";
+import type { Checkpointed, Checkpointer } from "./checkpointer.ts";
+import type { SessionContext } from "./context.ts";
+import { type Choice, chooseDelivery, chooseRetained, isExpired } from "./core/choose.ts";
+import { type CollectedChanges, entryOf } from "./core/in-flight.ts";
+import { Outbound } from "./core/outbound.ts";
+import {
+  encodeCursor,
+  encodeIds,
+  encodeInFlight,
+  encodeJob,
+  type IdsRecord,
+  type SubscriptionRecord,
+} from "./core/records.ts";
+import type { Reservation } from "./core/reservation.ts";
+import { DurableSubscriptions } from "./durable-subscriptions.ts";
+import { sessionErrors } from "./errors.ts";
+import type { SessionKeys } from "./keys.ts";
+import { type CollectedJobs, RetainedJobs } from "./retained-jobs.ts";
+import type { BuiltWrites } from "./state-writer.ts";
+import { deleteKey, guarded, type StoredSession } from "./stored-session.ts";
+
+/** What a claim has made of the stored session. */
+export type ClaimedSession = {
+  readonly stored: StoredSession;
+  readonly expiryS: number;
+  readonly will: Will | undefined;
+  /** The reservation that was written with the claim. */
+  readonly reservation: Reservation;
+};
+
+/** Bodies read at a time for resends: enough to fill a window without holding much. */
+const bodiesMax = 64;
+const serverTakenOver = 0x8e;
+
+export type DetachDurable = (session: DurableSession, cause: DetachCause) => Promise<void>;
+
+type Settle = (error: CodedError | undefined) => void;
+
+export class DurableSession
+  implements Session, LiveTarget, Checkpointed, SubscriberPort<Subscription>
+{
+  readonly clientId: string;
+  readonly durable = true;
+  readonly claim: PublisherClaim;
+  readonly expiryS: number;
+  readonly user: string | undefined;
+  readonly will: Will | undefined;
+  readonly #detach: DetachDurable;
+  readonly #context: SessionContext;
+  readonly #checkpointer: Checkpointer;
+  readonly #stored: StoredSession;
+  readonly #link: SessionLink;
+  readonly #reservation: Reservation;
+  readonly #outbound: Outbound;
+  readonly #jobs: RetainedJobs;
+  readonly #subscriptions: DurableSubscriptions;
+  readonly #cursor: Map<number, number>;
+  /** Records above the stored cursor, as "shard:time": dispatched already. */
+  readonly #recovered = new Set<string>();
+  #subscriber: Subscriber<Subscription> | undefined;
+  #cursorChanged = false;
+  #opened = false;
+  #stopped = false;
+  #liveWaits = false;
+  #turn: "live" | "retained" = "live";
+  #offering = false;
+  #pumping = false;
+  #pumpAgain = false;
+  #pumpScheduled = false;
+  #reading = false;
+
+  constructor(
+    context: SessionContext,
+    claimed: ClaimedSession,
+    link: SessionLink,
+    detach: DetachDurable,
+  ) {
+    const { stored } = claimed;
+    this.#context = context;
+    this.#stored = stored;
+    this.#link = link;
+    this.#detach = detach;
+    this.clientId = stored.claim.clientId;
+    this.user = stored.claim.user;
+    this.expiryS = claimed.expiryS;
+    this.will = claimed.will;
+    this.claim = { incarnation: stored.incarnation, ownerEpoch: stored.epoch };
+    this.#checkpointer = context.checkpointer(context.store.state(this.clientId));
+    this.#cursor = new Map(stored.cursor);
+    this.#reservation = claimed.reservation;
+    this.#outbound = this.#createOutbound();
+    this.#jobs = this.#createJobs();
+    this.#subscriptions = this.#createSubscriptions();
+    this.#restore();
+  }
+
+  get epoch(): number {
+    return this.#stored.epoch;
+  }
+
+  get keys(): SessionKeys {
+    return this.#stored.keys;
+  }
+
+  // -------------------------------------------------------------- the connection's calls
+
+  open(): void {
+    if (this.#opened || this.#stopped) return;
+    this.#opened = true;
+    for (const { subscription } of this.#subscriptions.current()) {
+      this.#context.live.set(this, subscription);
+    }
+    this.#outbound.open();
+    this.#jobs.advance();
+    this.#pump();
+  }
+
+  subscribe(subscriptions: readonly Subscription[]): Promise<readonly SubscribeResult[]> {
+    if (this.#stopped) return Promise.reject(this.#stoppedError());
+    return this.#subscriptions.subscribe(subscriptions);
+  }
+
+  unsubscribe(filters: readonly string[]): Promise<readonly boolean[]> {
+    if (this.#stopped) return Promise.reject(this.#stoppedError());
+    return this.#subscriptions.unsubscribe(filters);
+  }
+
+  sendRetained(results: readonly SubscribeResult[]): void {
+    for (const { subscription } of results) this.#jobs.activate(subscription.filter);
+  }
+
+  puback(packetId: number, _reasonCode: number): number | undefined {
+    return this.#acked(this.#outbound.puback(packetId));
+  }
+
+  pubrec(packetId: number, reasonCode: number): number | undefined {
+    return this.#acked(this.#outbound.pubrec(packetId, reasonCode));
+  }
+
+  pubcomp(packetId: number, _reasonCode: number): number | undefined {
+    return this.#acked(this.#outbound.pubcomp(packetId));
+  }
+
+  drained(): void {
+    this.#pump();
+  }
+
+  detach(cause: DetachCause): Promise<void> {
+    return this.#detach(this, cause);
+  }
+
+  /** No more deliveries, no more acks. Idempotent. */
+  stop(): void {
+    if (this.#stopped) return;
+    this.#stopped = true;
+    this.#adoptPositions();
+    this.#subscriber?.close();
+    this.#jobs.stop();
+    this.#checkpointer.forget(this);
+    this.#context.live.removeAll(this);
+  }
+
+  /** A write behind the closing one would leave records that a removal does not know. */
+  #stoppedError(): CodedError {
+    return sessionErrors.stopped({ clientId: JSON.stringify(this.clientId) });
+  }
+
+  /** The store knows best how far this session has got past what does not match. */
+  #adoptPositions(): void {
+    // Within an offer the store does not know yet whether the message was taken.
+    if (this.#subscriber === undefined || this.#offering) return;
+    for (const [shard, timeUs] of this.#subscriber.positions()) {
+      if (timeUs > (this.#cursor.get(shard) ?? 0)) this.#cursor.set(shard, timeUs);
+    }
+  }
+
+  endLink(reasonCode: number): void {
+    this.#link.end(reasonCode);
+  }
+
+  // -------------------------------------------------------------- messages come in
+
+  /** Unstored messages, straight from the publisher: only QoS 0 is left to be served that way. */
+  deliver(message: Ttv, subscriptions: readonly Subscription[], stored: boolean): void {
+    if (stored || this.#stopped || !this.#opened) return;
+    const choice = chooseDelivery(message, subscriptions, this.clientId);
+    // Unstored at QoS 1 or 2: published before this subscription's interest was counted.
+    if (choice === undefined || choice.qos !== 0) return;
+    this.#sendQos0(message, choice);
+  }
+
+  offer(ttv: DeliverableTtv, matches: readonly Subscription[]): boolean {
+    if (this.#stopped) return false;
+    this.#offering = true;
+    const taken = this.#take(ttv, matches);
+    this.#offering = false;
+    if (!taken) this.#liveWaits = true;
+    else this.#cursor.set(ttv.ref.shard, ttv.timeUs);
+    if (this.#reservation.wanted) this.#changed(this.#reservation.urgent);
+    return taken;
+  }
+
+  moved(shard: number, positionUs: number): void {
+    // Not worth a write of its own: a cursor above the last match is at the tail anyway.
+    if (!this.#stopped) this.#cursor.set(shard, positionUs);
+  }
+
+  missed(report: MissedReport): void {
+    this.#context.counters.missed += report.count;
+    this.#context.logger.warn("session.messages_missed", { clientId: this.clientId, ...report });
+  }
+
+  // -------------------------------------------------------------- state goes out
+
+  collect(): (BuiltWrites & { settle: Settle }) | undefined {
+    if (this.#stopped || !this.#hasChanges()) return undefined;
+    const changes = this.#outbound.table.collect();
+    const jobs = this.#jobs.collect();
+    const { store, clock } = this.#context;
+    const ids = this.#reservation.wanted
+      ? this.#reservation.renewal({ tail: store.tail(), wallUs: clock.wallUs() }, this.#cursor)
+      : undefined;
+    this.#cursorChanged = false;
+    const writes = this.#writes(changes, jobs, ids);
+    const settle: Settle = (error) => this.#settle(error, { changes, jobs, ids });
+    return { ...guarded(this.#stored.keys, this.epoch, writes), settle };
+  }
+
+  /** The exact state at an orderly end, and what settles it. REQUIRES: stopped. */
+  collectExact(): { writes: MapWrite[]; settle: Settle } {
+    const { keys } = this.#stored;
+    const changes = this.#outbound.table.collectExact();
+    const jobs = this.#jobs.collect();
+    const ids = this.#reservation.exact(this.#cursor);
+    const over = jobs.filter(({ record }) => record === undefined);
+    const writes = this.#writes(changes, over, ids);
+    for (const record of this.#jobs.exact()) {
+      writes.push({ key: keys.job(record.filter), value: encodeJob(record) });
+    }
+    const settle: Settle = (error) => {
+      if (error === undefined) return;
+      this.#outbound.table.failed(changes);
+      this.#jobs.failed(jobs);
+    };
+    return { writes, settle };
+  }
+
+  fenced(): void {
+    this.stop();
+    this.#link.end(serverTakenOver);
+  }
+
+  // -------------------------------------------------------------- making the parts
+
+  #createOutbound(): Outbound {
+    const { settings, counters } = this.#context;
+    const link = this.#link;
+    const reservation = this.#reservation;
+    return new Outbound({
+      outlet: {
+        publish: (message, delivery) => (this.#stopped ? "full" : link.publish(message, delivery)),
+        pubrel: (packetId, reasonCode) => {
+          if (!this.#stopped) link.pubrel(packetId, reasonCode);
+        },
+        changed: (urgent) => this.#changed(urgent),
+        count: (event) => {
+          counters[event]++;
+        },
+      },
+      ids: {
+        take: (inUse) => reservation.takeId(inUse),
+        get next() {
+          return reservation.ids.next;
+        },
+        rewind: (position) => reservation.ids.rewind(position),
+      },
+      countMax: Math.min(settings.inflightMax, link.receiveMaximum),
+      bytesMax: settings.inflightBytesMax,
+      durable: true,
+    });
+  }
+
+  #createJobs(): RetainedJobs {
+    const { retained, settings, clock, counters, logger } = this.#context;
+    return new RetainedJobs({
+      retained,
+      logger,
+      pageMax: settings.retainedPageMax,
+      liveTopicsMax: settings.liveTopicsMax,
+      durable: true,
+      nowUs: () => clock.wallUs(),
+      retry: (task) => {
+        clock.schedule(settings.retryDelayMs, task);
+      },
+      host: {
+        subscription: (filter) => this.#subscriptions.get(filter),
+        sendRetained: (message, subscription, dup) => this.#retained(message, subscription, dup),
+        ready: () => this.#pump(),
+        changed: (urgent) => this.#changed(urgent),
+        countLiveTopicsFull: () => {
+          counters.liveTopicsFull++;
+        },
+      },
+    });
+  }
+
+  #createSubscriptions(): DurableSubscriptions {
+    const { store, settings, counters, live } = this.#context;
+    return new DurableSubscriptions(
+      {
+        store,
+        counters,
+        writer: this.#checkpointer.writer,
+        keys: this.#stored.keys,
+        epoch: this.epoch,
+        countMax: settings.subscriptionsMax,
+        jobs: this.#jobs,
+        asked: (record) => this.#readWith(record),
+        added: (record) => {
+          this.#readWith(record);
+          if (this.#opened && !this.#stopped) live.set(this, record.subscription);
+        },
+        removed: (filter) => {
+          if (this.#stopped) return;
+          this.#subscriber?.removeFilter(filter);
+          live.remove(this, filter);
+        },
+      },
+      this.#stored.subscriptions,
+    );
+  }
+
+  #readWith({ subscription, start }: SubscriptionRecord): void {
+    if (this.#stopped) return;
+    const { filter, qos } = subscription;
+    this.#subscriber?.setFilter({ filter, start, durable: qos > 0, context: subscription });
+  }
+
+  #restore(): void {
+    const exact = this.#stored.ids?.exact ?? false;
+    for (const job of this.#stored.jobs) this.#jobs.restore(job);
+    for (const { sendNumber, record } of this.#stored.inFlight) {
+      this.#outbound.restore(entryOf(sendNumber, record, exact));
+      const { source } = record;
+      if (source.kind === "retained") {
+        this.#jobs.restoreInFlight(source.message);
+      } else if (source.ref.timeUs > (this.#cursor.get(source.ref.shard) ?? 0)) {
+        this.#recovered.add(`${source.ref.shard}:${source.ref.timeUs}`);
+      }
+    }
+  }
+
+  // -------------------------------------------------------------- dispatching
+
+  /** True: the message is dealt with and the cursor may pass it. */
+  #take(ttv: DeliverableTtv, matches: readonly Subscription[]): boolean {
+    const { shard } = ttv.ref;
+    if (this.#recovered.size > 0 && this.#recovered.delete(`${shard}:${ttv.timeUs}`)) return true;
+    const choice = chooseDelivery(ttv, matches, this.clientId);
+    if (choice === undefined) return true;
+    if (isExpired(ttv, this.#context.clock.wallUs())) {
+      this.#context.counters.expiredDropped++;
+      return true;
+    }
+    if (this.#turn === "retained" && this.#jobs.ready) return false;
+    const inDoubt = this.#reservation.inDoubt(shard, ttv.timeUs);
+    // At most once: what may have been sent at QoS 0 is not sent again.
+    if (choice.qos === 0 && choice.owed && inDoubt) return true;
+    if (choice.owed && choice.qos < 2 && !this.#reservation.allows(shard, ttv.timeUs)) return false;
+    // At QoS 2 too: before its options changed it may have been sent at QoS 1.
+    const source = { kind: "log", ref: { ...ttv.ref } } as const;
+    if (this.#outbound.dispatch({ message: ttv, choice, source, dup: inDoubt }) === "wait") {
+      if (choice.qos !== 0 || this.#outbound.blocked) return false;
+      this.#context.counters.qos0Dropped++;
+    }
+    this.#taken(ttv.topic, choice);
+    return true;
+  }
+
+  #taken(topic: string, choice: Choice): void {
+    if (choice.owed) {
+      this.#cursorChanged = true;
+      this.#changed(false);
+    }
+    this.#jobs.noteLive(topic);
+    if (!this.#jobs.ready) return;
+    this.#turn = "retained";
+    if (this.#pumping) this.#pumpAgain = true;
+    else this.#pumpSoon();
+  }
+
+  #retained(message: Ttv, subscription: Subscription, dup: boolean): "taken" | "wait" {
+    if (subscription.noLocal && message.publisher === this.clientId) return "taken";
+    const choice = chooseRetained(message, subscription);
+    const source = { kind: "retained", message } as const;
+    const outcome = this.#outbound.dispatch({ message, choice, source, dup });
+    if (this.#reservation.wanted) this.#changed(this.#reservation.urgent);
+    return outcome;
+  }
+
+  #sendQos0(message: Ttv, choice: Choice): void {
+    const { counters } = this.#context;
+    const result = this.#link.publish(message, {
+      qos: 0,
+      dup: false,
+      retain: choice.retain,
+      packetId: 0,
+      subscriptionIds: choice.identifiers,
+    });
+    if (result === "full") counters.qos0Dropped++;
+    else if (result === "too_large") counters.tooLargeDropped++;
+    else counters.delivered++;
+    this.#jobs.noteLive(message.topic);
+  }
+
+  #acked(fault: number | undefined): number | undefined {
+    if (fault === undefined) this.#pump();
+    return fault;
+  }
+
+  /** Sends what may be sent: owed messages first, then live and retained ones in turn. */
+  #pump(): void {
+    if (this.#stopped || !this.#opened) return;
+    if (this.#pumping) {
+      this.#pumpAgain = true;
+      return;
+    }
+    if (this.#offering) {
+      this.#pumpSoon();
+      return;
+    }
+    this.#pumping = true;
+    do {
+      this.#pumpAgain = false;
+      this.#pumpOnce();
+    } while (this.#pumpAgain && !this.#stopped);
+    this.#pumping = false;
+  }
+
+  #pumpOnce(): void {
+    this.#outbound.pump(this.#context.clock.wallUs());
+    if (this.#outbound.resuming) {
+      this.#readBodies();
+      return;
+    }
+    if (this.#subscriber === undefined) {
+      this.#subscriber = this.#startLive();
+      this.#liveWaits = true;
+    }
+    if (this.#outbound.blocked) return;
+    if (this.#jobs.ready && (this.#turn === "retained" || !this.#liveWaits)) {
+      if (this.#jobs.sendOne()) {
+        this.#turn = "live";
+        this.#pumpAgain = true;
+      }
+    }
+    if (!this.#liveWaits) return;
+    this.#liveWaits = false;
+    this.#subscriber.wake();
+  }
+
+  #pumpSoon(): void {
+    if (this.#pumpScheduled) return;
+    this.#pumpScheduled = true;
+    this.#context.clock.soon(() => {
+      this.#pumpScheduled = false;
+      this.#pump();
+    });
+  }
+
+  #startLive(): Subscriber<Subscription> {
+    const filters = [...this.#subscriptions.current()].map(({ subscription, start }) => ({
+      filter: subscription.filter,
+      start,
+      durable: subscription.qos > 0,
+      context: subscription,
+    }));
+    return this.#context.store.subscribe({ filters, positions: new Map(this.#cursor), port: this });
+  }
+
+  #readBodies(): void {
+    if (this.#reading) return;
+    const wanted = this.#outbound.bodiesWanted(bodiesMax);
+    if (wanted.length === 0) return;
+    this.#reading = true;
+    const refs = wanted.flatMap(({ source }) => (source.kind === "log" ? [source.ref] : []));
+    this.#context.store.fetch(refs).then(
+      (bodies) => {
+        this.#reading = false;
+        wanted.forEach((entry, index) => {
+          this.#outbound.provide(entry, bodies[index]);
+        });
+        this.#pump();
+      },
+      (error: unknown) => {
+        const { clock, logger, settings } = this.#context;
+        logger.warn("session.resend_read_failed", { clientId: this.clientId, error });
+        clock.schedule(settings.retryDelayMs, () => {
+          this.#reading = false;
+          this.#pump();
+        });
+      },
+    );
+  }
+
+  // -------------------------------------------------------------- changes of state
+
+  #changed(urgent: boolean): void {
+    if (!this.#stopped) this.#checkpointer.mark(this, urgent);
+  }
+
+  #hasChanges(): boolean {
+    return (
+      this.#cursorChanged ||
+      this.#outbound.table.hasChanges ||
+      this.#jobs.hasChanges ||
+      this.#reservation.wanted
+    );
+  }
+
+  #writes(changes: CollectedChanges, jobs: CollectedJobs, ids: IdsRecord | undefined): MapWrite[] {
+    const { keys } = this.#stored;
+    const writes: MapWrite[] = changes.puts.map(({ entry, record }) => ({
+      key: keys.out(entry.sendNumber),
+      value: encodeInFlight(record),
+    }));
+    writes.push({ key: keys.cursor, value: encodeCursor(this.#cursor) });
+    if (ids !== undefined) writes.push({ key: keys.ids, value: encodeIds(ids) });
+    for (const { filter, record } of jobs) {
+      const value = record === undefined ? undefined : encodeJob(record);
+      writes.push({ key: keys.job(filter), value });
+    }
+    for (const sendNumber of changes.deletes) writes.push(deleteKey(keys.out(sendNumber)));
+    return writes;
+  }
+
+  #settle(
+    error: CodedError | undefined,
+    collected: { changes: CollectedChanges; jobs: CollectedJobs; ids: IdsRecord | undefined },
+  ): void {
+    const { changes, jobs, ids } = collected;
+    if (error === undefined) {
+      if (ids !== undefined) this.#reservation.committed(ids);
+      this.#outbound.committed(changes);
+      this.#jobs.committed(jobs);
+      this.#pump();
+      return;
+    }
+    this.#outbound.table.failed(changes);
+    this.#jobs.failed(jobs);
+    this.#cursorChanged = true;
+    if (ids !== undefined) this.#reservation.failed();
+  }
+}

@@ -1,0 +1,5 @@
+// The face of the session room.
+export type * from "./api.ts";
+export { sessionErrors } from "./errors.ts";
+export { createSessions, type SessionComponents, type SessionRegistry } from "./registry.ts";
+export { type SessionCounters, type SessionSettings, sessionSettingsDefault } from "./settings.ts";

@@ -1,0 +1,83 @@
+// Settings and counters of the session room: plain data, every limit with its reason.
+
+import { createCounters } from "../base/index.ts";
+
+export type SessionSettings = {
+  /** Messages at QoS 1 and 2 under way to one client; the client's Receive Maximum lowers it. */
+  readonly inflightMax: number;
+  /** Bytes under way to one client; one message is admitted whatever its size. */
+  readonly inflightBytesMax: number;
+  /** Filters of one client: each costs memory while the client is away. */
+  readonly subscriptionsMax: number;
+  /** How long after a start absent clients' wills and expiries that fell due do not count. */
+  readonly restartGraceMs: number;
+  /** A changed session is written this long after its change when little else is. */
+  readonly checkpointDelayMs: number;
+  /** ... and at most this long after it, under load. */
+  readonly checkpointDelayMsMax: number;
+  /** Keys a second written by checkpoints of one state shard before they begin to spread out. */
+  readonly checkpointKeysPerS: number;
+  /** First and longest wait before a failed write is tried again. */
+  readonly retryDelayMs: number;
+  readonly retryDelayMsMax: number;
+  /** How far ahead of the tail "may have been sent" lies: one renewal serves that long. */
+  readonly sentAheadMs: number;
+  /** Retained messages read at a time for one session. */
+  readonly retainedPageMax: number;
+  /** Topics remembered as sent live while a retained job runs; later ones may be sent twice. */
+  readonly liveTopicsMax: number;
+  /** Messages waiting for a window slot of an expiry-0 session; at the brim it ends with 0x97. */
+  readonly memoryQueueMax: number;
+  readonly memoryQueueBytesMax: number;
+  /** Sessions ended by timers at the same time. */
+  readonly timerJobsMax: number;
+};
+
+export const sessionSettingsDefault: SessionSettings = {
+  inflightMax: 1000,
+  inflightBytesMax: 1024 * 1024,
+  subscriptionsMax: 1000,
+  restartGraceMs: 30_000,
+  checkpointDelayMs: 50,
+  checkpointDelayMsMax: 1000,
+  checkpointKeysPerS: 20_000,
+  retryDelayMs: 100,
+  retryDelayMsMax: 5000,
+  sentAheadMs: 2000,
+  retainedPageMax: 100,
+  liveTopicsMax: 10_000,
+  memoryQueueMax: 100_000,
+  memoryQueueBytesMax: 16 * 1024 * 1024,
+  timerJobsMax: 16,
+};
+
+export function createSessionCounters() {
+  return createCounters({
+    sessionsCreated: "durable sessions created",
+    sessionsResumed: "durable sessions resumed",
+    sessionsTakenOver: "connections ended because their client id connected again",
+    sessionsExpired: "durable sessions removed because their expiry passed",
+    sessionsRemoved: "durable sessions removed, for whatever reason",
+    usersRefused: "connections refused because the client id belongs to another user",
+    delivered: "messages handed to connections",
+    resent: "messages sent again after a reconnect",
+    expiredDropped: "messages dropped because their expiry had passed",
+    tooLargeDropped: "messages above a client's Maximum Packet Size",
+    qos0Dropped: "QoS 0 messages dropped at a full connection",
+    bodyGone: "in-flight messages whose body had been removed before the resend",
+    missed: "messages that retention or damage removed before a session got them",
+    memoryQueueFull: "expiry-0 sessions ended because their queue was full",
+    subscriptionsRefused: "subscriptions refused by subscriptionsMax",
+    liveTopicsFull: "topics not remembered as sent live during a retained job",
+    checkpointWrites: "writes made for session state",
+    checkpointKeys: "keys written by checkpoints of sessions",
+    writesFailed: "writes of session state that failed and are tried again",
+    recordsCorrupt: "stored records that could not be read and were passed over or discarded",
+    sessionsFenced: "sessions ended because another owner had claimed them",
+    willsPublished: "wills published",
+    willsFailed: "wills that could not be published and are tried again",
+    willsDropped: "wills that the publish path refused for good",
+  });
+}
+
+export type SessionCounters = ReturnType<typeof createSessionCounters>;

@@ -1,0 +1,205 @@
+// Reading a durable session's records, and removing all of them.
+//
+// A removal ends the QoS 2 evidence first, then the records; a session with many records is marked
+// as being removed before the first of them goes, so that a crash in between is finished later and
+// never leaves half a session.
+
+import type { MapEntry, MapShard, MapWrite, Store } from "../store/index.ts";
+import type { Will } from "./api.ts";
+import {
+  type ClaimRecord,
+  type ClosedRecord,
+  decodeClaim,
+  decodeClosed,
+  decodeCursor,
+  decodeIds,
+  decodeInFlight,
+  decodeJob,
+  decodeSubscription,
+  decodeWill,
+  encodeClaim,
+  encodeClosed,
+  encodeDue,
+  type IdsRecord,
+  type InFlightRecord,
+  type JobRecord,
+  type SubscriptionRecord,
+} from "./core/records.ts";
+import { type SessionKeys, sendNumberOfKey, sessionKeys } from "./keys.ts";
+import type { BuiltWrites, StateWriter } from "./state-writer.ts";
+
+export type StoredSession = {
+  readonly keys: SessionKeys;
+  readonly claim: ClaimRecord;
+  /** Commit time of the claim record: the owner epoch. */
+  readonly epoch: number;
+  readonly incarnation: number;
+  readonly closed: ClosedRecord | undefined;
+  readonly will: Will | undefined;
+  readonly cursor: Map<number, number>;
+  readonly ids: IdsRecord | undefined;
+  readonly subscriptions: readonly SubscriptionRecord[];
+  /** In send order. */
+  readonly inFlight: ReadonlyArray<{
+    readonly sendNumber: number;
+    readonly record: InFlightRecord;
+  }>;
+  readonly jobs: readonly JobRecord[];
+  /** Every key read, for the removal. */
+  readonly allKeys: readonly string[];
+};
+
+const pageMax = 1000;
+/** Deletes of one write of a removal: below the store's limit with what goes along. */
+const deletesMax = 900;
+
+export async function listAll(shard: MapShard, prefix: string): Promise<MapEntry[]> {
+  const all: MapEntry[] = [];
+  let afterKey: string | undefined;
+  for (;;) {
+    const from = afterKey === undefined ? {} : { afterKey };
+    const page = await shard.list(prefix, { ...from, countMax: pageMax });
+    for (const entry of page) all.push(entry);
+    if (page.length < pageMax) return all;
+    afterKey = (page[page.length - 1] as MapEntry).key;
+  }
+}
+
+/** Undefined when there is no durable session of this client. */
+export async function readStoredSession(
+  shard: MapShard,
+  clientId: string,
+): Promise<StoredSession | undefined> {
+  const keys = sessionKeys(clientId);
+  // Most clients have none: one key, which is remembered as absent, costs far less than a listing.
+  if ((await shard.get(keys.claim)) === undefined) return undefined;
+  const entries = await listAll(shard, keys.prefix);
+  const byKey = new Map(entries.map((entry) => [entry.key, entry]));
+  const claimEntry = byKey.get(keys.claim);
+  if (claimEntry === undefined) return undefined;
+  const claim = decodeClaim(claimEntry.value);
+  const subEntries = await listAll(shard, keys.subPrefix);
+  const read = <T>(key: string, decode: (bytes: Uint8Array) => T): T | undefined => {
+    const entry = byKey.get(key);
+    return entry === undefined ? undefined : decode(entry.value);
+  };
+  const under = (prefix: string) => entries.filter((entry) => entry.key.startsWith(prefix));
+  return {
+    keys,
+    claim,
+    epoch: claimEntry.timeUs,
+    incarnation: claim.incarnation === 0 ? claimEntry.timeUs : claim.incarnation,
+    closed: read(keys.closed, decodeClosed),
+    will: read(keys.will, decodeWill),
+    cursor: read(keys.cursor, decodeCursor) ?? new Map(),
+    ids: read(keys.ids, decodeIds),
+    subscriptions: subEntries.map((entry) => decodeSubscription(entry.value)),
+    inFlight: under(keys.outPrefix).map((entry) => ({
+      sendNumber: sendNumberOfKey(entry.key),
+      record: decodeInFlight(entry.value),
+    })),
+    jobs: under(keys.jobPrefix).map((entry) => decodeJob(entry.value)),
+    allKeys: [...entries, ...subEntries].map((entry) => entry.key),
+  };
+}
+
+export type Removal = {
+  readonly store: Store;
+  readonly writer: StateWriter;
+  readonly session: StoredSession;
+  /** Written together with the last deletes: a will that the end of the session sets off. */
+  readonly lastWrites: readonly MapWrite[];
+};
+
+/** Resolves when nothing of the session is left, with the commit time of the last write. */
+export async function removeStoredSession(removal: Removal): Promise<number> {
+  const { store, writer, session, lastWrites } = removal;
+  const { clientId } = session.claim;
+  await store.evidence.end(clientId, session.incarnation);
+  const { keys, closed } = session;
+  const single = new Set([keys.claim, keys.closed, keys.live]);
+  const many = session.allKeys.filter((key) => !single.has(key));
+  let epoch = session.epoch;
+  if (many.length > deletesMax) {
+    epoch = await markRemoving(writer, session);
+    while (many.length > deletesMax) {
+      const part = many.splice(0, deletesMax);
+      await writer.write(() => guarded(keys, epoch, part.map(deleteKey)));
+    }
+  }
+  const dues = [...(closed === undefined ? [] : [closed.dueUs]), 0].map(keys.due);
+  const rest = [...many, ...single, ...dues].map(deleteKey);
+  const timeUs = await writer.write(() => guarded(keys, epoch, [...rest, ...lastWrites]));
+  for (const { subscription } of session.subscriptions) {
+    if (subscription.qos > 0) store.interest.remove(subscription.filter);
+  }
+  return timeUs;
+}
+
+/**
+ * Removes a session whose records cannot be read, key by key; what its subscriptions say is taken as
+ * far as it can be read. QoS 2 evidence of the lost incarnation stays behind, unused.
+ */
+export async function eraseStoredSession(
+  store: Store,
+  writer: StateWriter,
+  clientId: string,
+): Promise<void> {
+  const { shard } = writer;
+  const keys = sessionKeys(clientId);
+  const subEntries = await listAll(shard, keys.subPrefix);
+  const entries = [...(await listAll(shard, keys.prefix)), ...subEntries];
+  // The claim goes last: until then the session is there, and whoever reads it sees the damage.
+  const order = [
+    ...entries.map((entry) => entry.key).filter((key) => key !== keys.claim),
+    keys.live,
+  ];
+  while (order.length > 0) {
+    const part = order.splice(0, deletesMax).map(deleteKey);
+    await writer.write(() => ({ writes: part, guards: [] }));
+  }
+  await writer.write(() => ({ writes: [deleteKey(keys.claim)], guards: [] }));
+  for (const entry of subEntries) {
+    const filter = readableFilter(entry.value);
+    if (filter !== undefined) store.interest.remove(filter);
+  }
+}
+
+/** The filter of a subscription that counts as interest; undefined where it cannot be read. */
+export function readableFilter(value: Uint8Array): string | undefined {
+  try {
+    const { subscription } = decodeSubscription(value);
+    return subscription.qos > 0 ? subscription.filter : undefined;
+  } catch {
+    // Counted where it was first met, at the start.
+    return undefined;
+  }
+}
+
+/** From here on the session only waits for its removal, also after a restart: it is due at 0. */
+async function markRemoving(writer: StateWriter, session: StoredSession): Promise<number> {
+  const { keys, claim, closed, incarnation } = session;
+  const due = encodeDue({ clientId: claim.clientId, incarnation });
+  return writer.write(() => {
+    const writes: MapWrite[] = [deleteKey(keys.live)];
+    if (closed !== undefined) writes.push(deleteKey(keys.due(closed.dueUs)));
+    writes.push(
+      { key: keys.claim, value: encodeClaim({ ...claim, incarnation, removing: true }) },
+      { key: keys.closed, value: encodeClosed({ closedUs: 0, expiryS: 0, dueUs: 0 }) },
+      { key: keys.due(0), value: due },
+    );
+    return guarded(keys, session.epoch, writes);
+  });
+}
+
+export function deleteKey(key: string): MapWrite {
+  return { key, value: undefined };
+}
+
+export function guarded(
+  keys: SessionKeys,
+  epoch: number,
+  writes: readonly MapWrite[],
+): BuiltWrites {
+  return { writes, guards: [{ key: keys.claim, timeUs: epoch }] };
+}

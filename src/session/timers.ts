@@ -1,0 +1,236 @@
+// Timers of wills and session expiries. They live in the store, sorted by time under `due/`, and
+// cost no memory: one real timer per state shard waits for the first of them.
+//
+// Connected sessions have no deadline but a key under `live/`. One that is left by an earlier
+// process is a connection that ended without notice; when the grace after the start is over, its
+// client counts as absent since the start (or since the stop that was recorded).
+
+import { type Cancel, isCodedError } from "../base/index.ts";
+import type { MapShard } from "../store/index.ts";
+import type { Closing } from "./closing.ts";
+import type { SessionContext } from "./context.ts";
+import { decodeDue, decodeLive, type LiveRecord, neverUs } from "./core/records.ts";
+import { dueOfKey, duePrefix, livePrefix, numberLevel } from "./keys.ts";
+import { deleteKey, listAll, readStoredSession } from "./stored-session.ts";
+import type { Timeline } from "./timeline.ts";
+import type { Turnstile } from "./turnstile.ts";
+import type { WillFirer } from "./wills.ts";
+
+export type TimerOptions = {
+  readonly context: SessionContext;
+  readonly timeline: Timeline;
+  readonly turnstile: Turnstile;
+  readonly closing: Closing;
+  readonly wills: WillFirer;
+  readonly isConnected: (clientId: string) => boolean;
+};
+
+type Armed = { cancel: Cancel | undefined; dueUs: number; sweeping: boolean; again: boolean };
+
+/** A real timer waits at most this long, so that what it computes stays exact. */
+const timerMsMax = 2 ** 31 - 1;
+
+export class SessionTimers {
+  readonly #options: TimerOptions;
+  readonly #armed = new Map<MapShard, Armed>();
+  #graceTimer: Cancel | undefined;
+  #started = false;
+  #stopped = false;
+
+  constructor(options: TimerOptions) {
+    this.#options = options;
+    for (const shard of options.context.store.stateShards) {
+      this.#armed.set(shard, {
+        cancel: undefined,
+        dueUs: Number.POSITIVE_INFINITY,
+        sweeping: false,
+        again: false,
+      });
+    }
+  }
+
+  start(): void {
+    this.#started = true;
+    const { context, timeline } = this.#options;
+    const waitMs = Math.max(0, Math.ceil((timeline.graceEndUs - timeline.nowUs()) / 1000));
+    this.#graceTimer = context.clock.schedule(waitMs, () => this.#endGrace());
+    for (const shard of context.store.stateShards) this.#sweep(shard);
+  }
+
+  /** A deadline was stored. */
+  arm(clientId: string, dueUs: number): void {
+    this.#armUnlessNever(this.#options.context.store.state(clientId), dueUs);
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#graceTimer?.();
+    for (const armed of this.#armed.values()) armed.cancel?.();
+  }
+
+  #armUnlessNever(shard: MapShard, dueUs: number): void {
+    if (dueUs < neverUs) this.#armAt(shard, dueUs);
+  }
+
+  #armAt(shard: MapShard, dueUs: number): void {
+    const { context, timeline } = this.#options;
+    const armed = this.#armed.get(shard) as Armed;
+    if (!this.#started || this.#stopped || dueUs >= armed.dueUs) return;
+    armed.cancel?.();
+    armed.dueUs = dueUs;
+    // Rounded up: a timer that comes early would find nothing due and be armed for no time at all.
+    const delayMs = Math.max(0, Math.ceil((dueUs - timeline.nowUs()) / 1000));
+    armed.cancel = context.clock.schedule(Math.min(delayMs, timerMsMax), () => {
+      armed.cancel = undefined;
+      armed.dueUs = Number.POSITIVE_INFINITY;
+      this.#sweep(shard);
+    });
+  }
+
+  #sweep(shard: MapShard): void {
+    const armed = this.#armed.get(shard) as Armed;
+    if (this.#stopped) return;
+    armed.again = true;
+    if (armed.sweeping) return;
+    armed.sweeping = true;
+    this.#sweepAll(shard, armed).catch((error: unknown) => {
+      const { context, timeline } = this.#options;
+      armed.sweeping = false;
+      context.logger.warn("session.timers_failed", { error });
+      this.#armAt(shard, timeline.nowUs() + context.settings.retryDelayMsMax * 1000);
+    });
+  }
+
+  async #sweepAll(shard: MapShard, armed: Armed): Promise<void> {
+    const { settings } = this.#options.context;
+    while (armed.again && !this.#stopped) {
+      armed.again = false;
+      const entries = await shard.list(duePrefix, {
+        ...this.#listFrom(),
+        countMax: settings.timerJobsMax,
+      });
+      const nowUs = this.#options.timeline.nowUs();
+      const due = entries.filter((entry) => dueOfKey(entry.key) <= nowUs);
+      const outcomes = await Promise.all(due.map((entry) => this.#settle(shard, entry)));
+      // One that failed is still there: it is tried again later, the others go on.
+      const failed = outcomes.includes(false);
+      const later = entries.find((entry) => dueOfKey(entry.key) > nowUs);
+      if (failed) this.#armAt(shard, nowUs + settings.retryDelayMsMax * 1000);
+      else if (due.length > 0) armed.again = true;
+      else if (later !== undefined) this.#armUnlessNever(shard, dueOfKey(later.key));
+    }
+    armed.sweeping = false;
+  }
+
+  /** During the grace what fell due before the start is passed over. */
+  #listFrom(): { afterKey?: string } {
+    const { timeline } = this.#options;
+    if (timeline.nowUs() >= timeline.graceEndUs) return {};
+    return { afterKey: `${duePrefix}${numberLevel(timeline.startedUs + 1)}` };
+  }
+
+  async #settle(shard: MapShard, entry: { key: string; value: Buffer }): Promise<boolean> {
+    const { turnstile, context } = this.#options;
+    try {
+      const { clientId } = decodeDue(entry.value);
+      await turnstile.run(clientId, () => this.#settleClient(shard, clientId, entry.key));
+      return true;
+    } catch (error) {
+      context.logger.warn("session.timer_failed", { key: entry.key, error });
+      if (!isCodedError(error) || error.kind !== "corrupt") return false;
+      // What cannot be read would be met for ever: the deadline goes, the session waits for its
+      // client.
+      context.counters.recordsCorrupt++;
+      return this.#drop(shard, entry.key);
+    }
+  }
+
+  async #drop(shard: MapShard, key: string): Promise<boolean> {
+    try {
+      const { writer } = this.#options.context.checkpointer(shard);
+      await writer.write(() => ({ writes: [deleteKey(key)], guards: [] }));
+      return true;
+    } catch {
+      // Tried again with the next sweep, like the deadline itself.
+      return false;
+    }
+  }
+
+  async #settleClient(shard: MapShard, clientId: string, key: string): Promise<void> {
+    if (this.#stopped) return;
+    const { closing, context, isConnected } = this.#options;
+    const stored = isConnected(clientId) ? undefined : await readStoredSession(shard, clientId);
+    const current = stored?.closed !== undefined && stored.keys.due(stored.closed.dueUs) === key;
+    if (stored !== undefined && current) {
+      await closing.settle(stored);
+      return;
+    }
+    // Nobody's deadline any more: the client is back, or the session is gone.
+    const { writer } = context.checkpointer(shard);
+    await writer.write(() => ({ writes: [deleteKey(key)], guards: [] }));
+  }
+
+  #endGrace(): void {
+    const { context, wills } = this.#options;
+    if (this.#stopped) return;
+    const logFailure = (error: unknown): void => {
+      context.logger.warn("session.grace_failed", { error });
+      if (this.#stopped) return;
+      this.#graceTimer = context.clock.schedule(context.settings.retryDelayMsMax, () =>
+        this.#endGrace(),
+      );
+    };
+    wills.firePending().catch(logFailure);
+    this.#settleLost().catch(logFailure);
+    for (const shard of context.store.stateShards) this.#sweep(shard);
+  }
+
+  /** Connections of an earlier process whose clients have not come back. */
+  async #settleLost(): Promise<void> {
+    const { context, timeline } = this.#options;
+    for (const shard of context.store.stateShards) {
+      const lost = (await listAll(shard, livePrefix))
+        .flatMap((entry) => this.#readLive(entry))
+        .filter((record) => record.bootUs !== timeline.startedUs);
+      const { timerJobsMax } = context.settings;
+      for (let from = 0; from < lost.length && !this.#stopped; from += timerJobsMax) {
+        const part = lost.slice(from, from + timerJobsMax);
+        await Promise.all(part.map(({ clientId }) => this.#settleLive(shard, clientId)));
+      }
+    }
+  }
+
+  #readLive(entry: { key: string; value: Buffer }): LiveRecord[] {
+    try {
+      return [decodeLive(entry.value)];
+    } catch (error) {
+      const { counters, logger } = this.#options.context;
+      counters.recordsCorrupt++;
+      logger.error("session.record_corrupt", { key: entry.key, error });
+      return [];
+    }
+  }
+
+  /** One session that cannot be settled holds up no other: its client may still come back. */
+  async #settleLive(shard: MapShard, clientId: string): Promise<void> {
+    try {
+      await this.#settleLiveNow(shard, clientId);
+    } catch (error) {
+      if (!isCodedError(error) || error.kind !== "corrupt") throw error;
+      this.#options.context.counters.recordsCorrupt++;
+      this.#options.context.logger.error("session.record_corrupt", { clientId, error });
+    }
+  }
+
+  #settleLiveNow(shard: MapShard, clientId: string): Promise<void> {
+    const { turnstile, closing, isConnected } = this.#options;
+    return turnstile.run(clientId, async () => {
+      if (this.#stopped || isConnected(clientId)) return;
+      const stored = await readStoredSession(shard, clientId);
+      // Closed since, in this process: it has its deadline.
+      if (stored === undefined || (stored.closed !== undefined && stored.closed.dueUs !== 0))
+        return;
+      await closing.settle(stored);
+    });
+  }
+}

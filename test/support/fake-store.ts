@@ -1,0 +1,567 @@
+// A small in-memory store behind the store's face: arrays, brute-force matching, one log for all
+// shards whose flushes take `commitMs` of the simulated clock. Its data outlives `crash()`; what was
+// not flushed is gone, or not, as the test says. It is the model in property tests.
+
+import { CodedError, hash32, type SimClock } from "../../src/base/index.ts";
+import type {
+  AppendDone,
+  AppendRequest,
+  DeliverableTtv,
+  EvidenceFace,
+  InterestFace,
+  MapEntry,
+  MapGuard,
+  MapShard,
+  MapTransaction,
+  MapWrite,
+  PublisherClaim,
+  ShardNumber,
+  Store,
+  Subscriber,
+  SubscriberFilter,
+  SubscriberOptions,
+  Ttv,
+  TtvRef,
+} from "../../src/store/index.ts";
+import { matches, parseTopicFilter, splitTopic } from "../../src/topic/index.ts";
+
+type Row = DeliverableTtv;
+type Evidence = { ownerEpoch: number; incarnation: number; ids: Set<number> };
+
+/** What lies on the disk. */
+export type FakeData = {
+  readonly logs: Map<ShardNumber, Row[]>;
+  readonly maps: Map<ShardNumber, Map<string, MapEntry>>;
+  readonly lastUs: Map<ShardNumber, number>;
+  readonly evidence: Map<string, Evidence>;
+};
+
+export type FakeOptions = {
+  readonly commitMs?: number;
+  readonly logShards?: number;
+  readonly stateShards?: number;
+  /** Whether `wake` offers within the call, as from memory, or later, as from the disk. */
+  readonly wake?: "now" | "soon";
+};
+
+type Item = { apply(): () => void };
+
+export function createFakeData(options: FakeOptions = {}): FakeData {
+  const logs = new Map<ShardNumber, Row[]>();
+  const maps = new Map<ShardNumber, Map<string, MapEntry>>();
+  for (let index = 0; index < (options.stateShards ?? 2); index++) maps.set(1 + index, new Map());
+  for (let index = 0; index < (options.logShards ?? 2); index++) logs.set(101 + index, []);
+  return { logs, maps, lastUs: new Map(), evidence: new Map() };
+}
+
+export class FakeStore implements Store {
+  readonly data: FakeData;
+  readonly clock: SimClock;
+  readonly options: FakeOptions;
+  readonly logShards: readonly ShardNumber[];
+  readonly stateShards: readonly FakeMapShard[];
+  readonly interest: FakeInterest;
+  readonly evidence: EvidenceFace;
+  readonly refusal = undefined;
+  /** Set: writes of maps fail with it. */
+  failWrites: CodedError | undefined;
+  failFetch: CodedError | undefined;
+  writeCount = 0;
+  readonly evidenceEnded: string[] = [];
+  #queue: Item[] = [];
+  #flushing: Item[] = [];
+  #scheduled = false;
+  #dead = false;
+  readonly #subscribers = new Set<FakeSubscriber<unknown>>();
+
+  constructor(clock: SimClock, options: FakeOptions = {}, data = createFakeData(options)) {
+    this.clock = clock;
+    this.options = options;
+    this.data = data;
+    this.logShards = [...data.logs.keys()];
+    this.stateShards = [...data.maps.keys()].map((number) => new FakeMapShard(this, number));
+    this.interest = new FakeInterest();
+    this.evidence = this.#createEvidence();
+  }
+
+  state(ownerKey: string): FakeMapShard {
+    return this.stateShards[hash32(ownerKey) % this.stateShards.length]!;
+  }
+
+  tail(): Map<ShardNumber, number> {
+    return new Map(this.logShards.map((shard) => [shard, this.data.lastUs.get(shard) ?? 0]));
+  }
+
+  append(request: AppendRequest, done: AppendDone): void {
+    const shard = this.logShards[hash32(request.publisher) % this.logShards.length]!;
+    this.enqueue({
+      apply: () => {
+        const { evidence } = request;
+        if (evidence !== undefined) {
+          const known = this.#evidenceOf(request.publisher, evidence);
+          if (known === undefined) {
+            return () => done(storeError("STORE_OWNER_FENCED", "conflict"), undefined);
+          }
+          if (known.ids.has(evidence.packetId)) {
+            return () => done(undefined, { kind: "repeat" });
+          }
+          known.ids.add(evidence.packetId);
+        }
+        const timeUs = this.nextUs(shard);
+        if (request.keep) this.data.logs.get(shard)!.push(rowOf(request, shard, timeUs));
+        return () => {
+          done(undefined, { kind: "stored", timeUs });
+          if (request.keep) this.#pumpAll();
+        };
+      },
+    });
+  }
+
+  openWriter(): Promise<number> {
+    return Promise.resolve(1);
+  }
+
+  onceWritable(listener: () => void): void {
+    listener();
+  }
+
+  subscribe<T>(options: SubscriberOptions<T>): Subscriber<T> {
+    const subscriber = new FakeSubscriber<T>(this, options, () => this.#subscribers.delete(owner));
+    const owner = subscriber as FakeSubscriber<unknown>;
+    this.#subscribers.add(owner);
+    return subscriber;
+  }
+
+  fetch(refs: readonly TtvRef[]): Promise<Array<Ttv | undefined>> {
+    return new Promise((resolve, reject) => {
+      this.clock.schedule(this.options.commitMs ?? 1, () =>
+        this.run(() => {
+          if (this.failFetch !== undefined) {
+            reject(this.failFetch);
+            return;
+          }
+          resolve(
+            refs.map((ref) =>
+              this.data.logs.get(ref.shard)?.find((row) => row.timeUs === ref.timeUs),
+            ),
+          );
+        }),
+      );
+    });
+  }
+
+  rotate(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  dropUntil(untilUs: number): Promise<void> {
+    for (const [shard, rows] of this.data.logs) {
+      for (const subscriber of this.#subscribers) subscriber.dropped(shard, untilUs);
+      this.data.logs.set(
+        shard,
+        rows.filter((row) => row.timeUs > untilUs),
+      );
+    }
+    return Promise.resolve();
+  }
+
+  checkpoint(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  start(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  close(): Promise<void> {
+    this.#dead = true;
+    return Promise.resolve();
+  }
+
+  /**
+   * The process dies. Of the flush under way the first `flushed` items are on the disk although
+   * nobody was told.
+   */
+  crash(flushed = 0): FakeStore {
+    this.#dead = true;
+    for (const item of this.#flushing.slice(0, flushed)) item.apply();
+    return new FakeStore(this.clock, this.options, this.data);
+  }
+
+  /** Items of the flush under way, that is the most a crash may keep. */
+  get flushingCount(): number {
+    return this.#flushing.length;
+  }
+
+  // ------------------------------------------------------------ for the parts below
+
+  run(task: () => void): void {
+    if (!this.#dead) task();
+  }
+
+  nextUs(shard: ShardNumber): number {
+    const timeUs = Math.max((this.data.lastUs.get(shard) ?? 0) + 1, this.clock.wallUs());
+    this.data.lastUs.set(shard, timeUs);
+    return timeUs;
+  }
+
+  enqueue(item: Item): void {
+    if (this.#dead) return;
+    this.#queue.push(item);
+    this.#flushSoon();
+  }
+
+  #flushSoon(): void {
+    if (this.#scheduled || this.#queue.length === 0) return;
+    this.#scheduled = true;
+    this.clock.soon(() => {
+      this.#flushing = this.#queue;
+      this.#queue = [];
+      this.clock.schedule(this.options.commitMs ?? 1, () => this.run(() => this.#flushed()));
+    });
+  }
+
+  #flushed(): void {
+    const flushed = this.#flushing;
+    this.#flushing = [];
+    for (const item of flushed) {
+      const tell = item.apply();
+      this.run(tell);
+    }
+    this.#scheduled = false;
+    this.#flushSoon();
+  }
+
+  #pumpAll(): void {
+    for (const subscriber of [...this.#subscribers]) subscriber.pump();
+  }
+
+  #evidenceOf(publisher: string, claim: PublisherClaim): Evidence | undefined {
+    const known = this.data.evidence.get(publisher);
+    if (known === undefined || known.incarnation < claim.incarnation) {
+      const fresh = { ...claim, ids: new Set<number>() };
+      this.data.evidence.set(publisher, fresh);
+      return fresh;
+    }
+    if (claim.ownerEpoch < known.ownerEpoch) return undefined;
+    known.ownerEpoch = claim.ownerEpoch;
+    return known;
+  }
+
+  #createEvidence(): EvidenceFace {
+    return {
+      open: async (publisher, claim) => {
+        this.#evidenceOf(publisher, claim);
+      },
+      list: (publisher) =>
+        [...(this.data.evidence.get(publisher)?.ids ?? [])].sort((a, b) => a - b),
+      release: (publisher, claim, packetId, done) => {
+        this.enqueue({
+          apply: () => {
+            const known = this.#evidenceOf(publisher, claim)?.ids.delete(packetId) ?? false;
+            return () => done(undefined, known);
+          },
+        });
+      },
+      close: () => undefined,
+      end: (publisher, incarnation) =>
+        new Promise((resolve) => {
+          this.enqueue({
+            apply: () => {
+              if (this.data.evidence.get(publisher)?.incarnation === incarnation) {
+                this.data.evidence.delete(publisher);
+              }
+              this.evidenceEnded.push(publisher);
+              return resolve;
+            },
+          });
+        }),
+    };
+  }
+}
+
+class FakeInterest implements InterestFace {
+  readonly counts = new Map<string, number>();
+
+  wants(topic: string): boolean {
+    return [...this.counts.keys()].some((filter) => topicMatches(filter, topic));
+  }
+
+  add(filter: string): void {
+    this.counts.set(filter, (this.counts.get(filter) ?? 0) + 1);
+  }
+
+  remove(filter: string): void {
+    const count = this.counts.get(filter) ?? 0;
+    if (count === 0) throw new Error(`interest of ${filter} removed once too often`);
+    if (count === 1) this.counts.delete(filter);
+    else this.counts.set(filter, count - 1);
+  }
+
+  lastMatchUs(): undefined {
+    return undefined;
+  }
+}
+
+export class FakeMapShard implements MapShard {
+  readonly number: ShardNumber;
+  readonly #store: FakeStore;
+
+  constructor(store: FakeStore, number: ShardNumber) {
+    this.#store = store;
+    this.number = number;
+  }
+
+  get appliedUs(): number {
+    return this.#store.data.lastUs.get(this.number) ?? 0;
+  }
+
+  get #map(): Map<string, MapEntry> {
+    return this.#store.data.maps.get(this.number)!;
+  }
+
+  /** Keys in order, for assertions. */
+  keys(): string[] {
+    return this.#sorted("").map(([, key]) => key);
+  }
+
+  get(key: string): Promise<MapEntry | undefined> {
+    return this.#read(() => this.#map.get(key));
+  }
+
+  list(prefix: string, options: { afterKey?: string; countMax: number }): Promise<MapEntry[]> {
+    return this.#read(() => this.#listNow(prefix, options).slice(0, options.countMax));
+  }
+
+  match(prefix: string, filter: string, options: { afterKey?: string; countMax: number }) {
+    return this.#read(() => {
+      const found = this.#listNow(prefix, options).filter((entry) =>
+        topicMatches(filter, entry.key.slice(prefix.length)),
+      );
+      const entries = found.slice(0, options.countMax);
+      const more = found.length > entries.length;
+      return { entries, nextAfterKey: more ? entries.at(-1)!.key : undefined, keysRead: 0 };
+    });
+  }
+
+  write(
+    writes: readonly MapWrite[],
+    guards: readonly MapGuard[],
+    done: (error: CodedError | undefined, timeUs: number) => void,
+  ): void {
+    // Bytes belong to the caller again after the call.
+    const kept = writes.map(({ key, value }) => ({
+      key,
+      value: value === undefined ? undefined : Buffer.from(value),
+    }));
+    this.#store.writeCount++;
+    const failure = this.#store.failWrites;
+    this.#store.enqueue({
+      apply: () => {
+        if (failure !== undefined) return () => done(failure, 0);
+        for (const guard of guards) {
+          if (this.#map.get(guard.key)?.timeUs !== guard.timeUs) {
+            return () => done(storeError("STORE_GUARD_FAILED", "conflict"), 0);
+          }
+        }
+        const timeUs = this.#apply(kept);
+        return () => done(undefined, timeUs);
+      },
+    });
+  }
+
+  async transact<T>(
+    body: (tx: MapTransaction) => Promise<T>,
+  ): Promise<{ timeUs: number; value: T }> {
+    const writes: MapWrite[] = [];
+    const value = await body({
+      get: (key) => this.get(key),
+      list: (prefix, countMax) => this.list(prefix, { countMax }),
+      put: (key, bytes) => writes.push({ key, value: bytes }),
+      delete: (key) => writes.push({ key, value: undefined }),
+      assertPresent: () => undefined,
+      assertAbsent: () => undefined,
+    });
+    return new Promise((resolve, reject) => {
+      this.write(writes, [], (error, timeUs) =>
+        error === undefined ? resolve({ timeUs, value }) : reject(error),
+      );
+    });
+  }
+
+  #apply(writes: readonly MapWrite[]): number {
+    const timeUs = this.#store.nextUs(this.number);
+    for (const { key, value } of writes) {
+      if (value === undefined) this.#map.delete(key);
+      else this.#map.set(key, { key, timeUs, value: Buffer.from(value) });
+    }
+    return timeUs;
+  }
+
+  #listNow(prefix: string, options: { afterKey?: string }): MapEntry[] {
+    const after = options.afterKey === undefined ? "" : sortKey(options.afterKey);
+    return this.#sorted(prefix)
+      .filter(([order]) => order > after)
+      .map(([, key]) => this.#map.get(key)!);
+  }
+
+  #sorted(prefix: string): Array<readonly [order: string, key: string]> {
+    const keys: Array<readonly [string, string]> = [];
+    for (const key of this.#map.keys()) {
+      if (key.startsWith(prefix)) keys.push([sortKey(key), key]);
+    }
+    return keys.sort(([a], [b]) => (a < b ? -1 : 1));
+  }
+
+  #read<T>(read: () => T): Promise<T> {
+    return new Promise((resolve) => {
+      this.#store.clock.soon(() => this.#store.run(() => resolve(read())));
+    });
+  }
+}
+
+class FakeSubscriber<T> implements Subscriber<T> {
+  readonly #store: FakeStore;
+  readonly #options: SubscriberOptions<T>;
+  readonly #filters = new Map<string, SubscriberFilter<T>>();
+  readonly #positions: Map<ShardNumber, number>;
+  readonly #leave: () => void;
+  #blocked = false;
+  #closed = false;
+  #inOffer = false;
+  #turn = 0;
+
+  constructor(store: FakeStore, options: SubscriberOptions<T>, leave: () => void) {
+    this.#store = store;
+    this.#options = options;
+    this.#leave = leave;
+    this.#positions = new Map(options.positions);
+    for (const filter of options.filters) this.#filters.set(filter.filter, filter);
+  }
+
+  get atTail(): boolean {
+    return this.#store.logShards.every((shard) => this.#next(shard) === undefined);
+  }
+
+  position(shard: ShardNumber): number {
+    return this.#positions.get(shard) ?? 0;
+  }
+
+  positions(): Map<ShardNumber, number> {
+    return new Map(this.#positions);
+  }
+
+  wake(): void {
+    this.#refuseReentry("wake");
+    this.#blocked = false;
+    if (this.#store.options.wake === "soon") {
+      this.#store.clock.soon(() => this.#store.run(() => this.pump()));
+    } else {
+      this.pump();
+    }
+  }
+
+  setFilter(filter: SubscriberFilter<T>): void {
+    this.#refuseReentry("setFilter");
+    this.#filters.set(filter.filter, filter);
+    this.#store.clock.soon(() => this.#store.run(() => this.pump()));
+  }
+
+  removeFilter(filter: string): void {
+    this.#refuseReentry("removeFilter");
+    this.#filters.delete(filter);
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#leave();
+  }
+
+  dropped(shard: ShardNumber, untilUs: number): void {
+    const from = this.position(shard);
+    const count = this.#store.data.logs
+      .get(shard)!
+      .filter(
+        (row) => row.timeUs > from && row.timeUs <= untilUs && this.#matching(row).length > 0,
+      );
+    if (count.length === 0) return;
+    this.#options.port.missed({
+      shard,
+      fromUs: from + 1,
+      toUs: untilUs,
+      count: count.length,
+      estimated: false,
+      reason: "expired",
+    });
+  }
+
+  /** One message of each shard in turn, until none is left or there is no room. */
+  pump(): void {
+    let idle = 0;
+    const shards = this.#store.logShards;
+    while (!this.#closed && !this.#blocked && idle < shards.length) {
+      const shard = shards[this.#turn++ % shards.length]!;
+      idle = this.#offerNext(shard) ? 0 : idle + 1;
+    }
+  }
+
+  #offerNext(shard: ShardNumber): boolean {
+    const next = this.#next(shard);
+    if (next === undefined) {
+      const tail = this.#store.data.lastUs.get(shard) ?? 0;
+      if (tail > this.position(shard)) {
+        this.#positions.set(shard, tail);
+        this.#options.port.moved(shard, tail);
+      }
+      return false;
+    }
+    this.#inOffer = true;
+    const taken = this.#options.port.offer(next.row, next.contexts);
+    this.#inOffer = false;
+    if (taken) this.#positions.set(shard, next.row.timeUs);
+    else this.#blocked = true;
+    return taken;
+  }
+
+  #next(shard: ShardNumber): { row: Row; contexts: T[] } | undefined {
+    const from = this.position(shard);
+    for (const row of this.#store.data.logs.get(shard)!) {
+      if (row.timeUs <= from) continue;
+      const contexts = this.#matching(row);
+      if (contexts.length > 0) return { row, contexts };
+    }
+    return undefined;
+  }
+
+  #matching(row: Row): T[] {
+    const shard = row.ref.shard;
+    return [...this.#filters.values()]
+      .filter((filter) => row.timeUs > (filter.start.get(shard) ?? 0))
+      .filter((filter) => topicMatches(filter.filter, row.topic))
+      .map((filter) => filter.context);
+  }
+
+  #refuseReentry(what: string): void {
+    if (this.#inOffer) throw new Error(`${what} was called from within an offer`);
+  }
+}
+
+export function topicMatches(filter: string, topic: string): boolean {
+  return matches(parseTopicFilter(filter), splitTopic(topic));
+}
+
+export function storeError(code: string, kind: CodedError["kind"]): CodedError {
+  return new CodedError(code, kind, `fake store: ${code}`, {});
+}
+
+function rowOf(request: AppendRequest, shard: ShardNumber, timeUs: number): Row {
+  const { topic, publisher, form, qos, retain, expiryUs, expiryOffset } = request;
+  const frame = Buffer.from(request.frame);
+  const ref = { shard, generation: 1, stream: 1, timeUs };
+  return { topic, publisher, form, qos, retain, expiryUs, expiryOffset, frame, timeUs, ref };
+}
+
+/** Sorts level by level: the separator counts as lower than every character. */
+function sortKey(key: string): string {
+  return key.replaceAll("/", "\u0000");
+}

@@ -1,0 +1,88 @@
+import { describe, expect, test } from "vitest";
+import { brokerSettingsDefault } from "../../../src/broker/index.ts";
+import { defaultLogSettings } from "../../../src/log/index.ts";
+import { createSettings, readConfig } from "../../../src/node/config/config.ts";
+import { keyTable, type Settings } from "../../../src/node/config/keys.ts";
+import { type Field, parseValue } from "../../../src/node/config/schema.ts";
+import { fieldsOf } from "../../../src/node/config/walk.ts";
+import {
+  brokerSettings,
+  dataPaths,
+  logSettings,
+  sessionSettings,
+  storeSettings,
+} from "../../../src/node/room-settings.ts";
+import { sessionSettingsDefault } from "../../../src/session/index.ts";
+import { storeSettingsDefault } from "../../../src/store/index.ts";
+
+const paths = dataPaths("data");
+
+function roomsOf(settings: Settings): unknown {
+  return {
+    log: logSettings(settings),
+    store: storeSettings(settings, paths),
+    sessions: sessionSettings(settings),
+    broker: brokerSettings(settings),
+  };
+}
+
+describe("the defaults of the key table are those of the rooms", () => {
+  const settings = createSettings();
+
+  test("log", () => {
+    expect(logSettings(settings)).toEqual({
+      ...defaultLogSettings,
+      recordBytesMax: 9 * 2 ** 20,
+    });
+  });
+
+  test("store", () => {
+    expect(storeSettings(settings, paths)).toEqual({
+      ...storeSettingsDefault,
+      dir: "data/db",
+      quarantineDir: "data/quarantine",
+      stateShards: 4,
+    });
+  });
+
+  test("sessions", () => {
+    expect(sessionSettings(settings)).toEqual(sessionSettingsDefault);
+  });
+
+  test("broker", () => {
+    expect(brokerSettings(settings)).toEqual(brokerSettingsDefault);
+  });
+});
+
+/** Another value that the key takes, as text. */
+function otherText(field: Field): string {
+  if (field.kind === "flag") return field.fallback === "true" ? "false" : "true";
+  if (field.kind === "list") return "[a/+]";
+  const texts = field.choices ?? ["7", "500ms", "3s", "2KiB", "128KiB", "128MiB", "5000", "0"];
+  const other = texts.find(
+    (text) => text !== field.fallback && parseValue(field, text).issue === undefined,
+  );
+  expect(other).toBeDefined();
+  return other as string;
+}
+
+/** Keys that the node itself obeys. */
+const ownKeys = /^(data|listeners|logger)\./;
+
+test.each(
+  [...fieldsOf(keyTable)].filter(({ path }) => !ownKeys.test(path)).map((row) => [row.path, row]),
+)("%s reaches a room", (path, row) => {
+  const { field } = row as { field: Field };
+  const changed = readConfig({ set: [`${path}=${otherText(field)}`] }).settings;
+  expect(roomsOf(changed)).not.toEqual(roomsOf(createSettings()));
+});
+
+test("limits that 0 lifts stay comparable numbers", () => {
+  const { settings } = readConfig({
+    set: ["mqtt.keepAliveMax=0", "mqtt.sessionExpiryMax=0", "mqtt.userPropertiesMax=0"],
+  });
+  expect(brokerSettings(settings)).toMatchObject({
+    sessionExpiryMaxS: Number.POSITIVE_INFINITY,
+    mqtt: { keepAliveMaxS: 0, userPropertiesMax: Number.POSITIVE_INFINITY },
+  });
+});

@@ -1,0 +1,308 @@
+import { describe, expect, test } from "vitest";
+import { encodeJob } from "../../../src/session/core/records.ts";
+import { World } from "../../support/session-world.ts";
+
+for (const expiryS of [0, 3600]) {
+  describe(`retained messages to a session of expiry ${expiryS}`, () => {
+    test("SUBACK first, then all matches with RETAIN, at the lower QoS, with the identifier", async () => {
+      const world = await World.start();
+      await world.publish("p", "a/0", "zero", { qos: 0, retain: true });
+      await world.publish("p", "a/1", "one", { qos: 1, retain: true });
+      await world.publish("p", "a/2", "two", { qos: 2, retain: true });
+      await world.publish("p", "b", "no", { qos: 1, retain: true });
+      const s = await world.client("s").connect({ expiryS });
+      await s.subscribe("a/#", { qos: 1, identifier: 4 });
+      await world.advance(50);
+      const [suback, ...rest] = s.take();
+      expect(suback).toBe("suback 1");
+      expect(rest.map((line) => line.replace(/publish \d+ /, "publish ")).sort()).toEqual([
+        "publish q0 retain a/0 zero [4]",
+        "publish q1 retain a/1 one [4]",
+        "publish q1 retain a/2 two [4]",
+      ]);
+    });
+
+    test("the last one put counts; an empty payload removes it and is delivered live", async () => {
+      const world = await World.start();
+      await world.publish("p", "t", "old", { retain: true });
+      await world.publish("p", "t", "new", { retain: true });
+      const s = await world.client("s").connect({ expiryS });
+      await s.subscribe("t");
+      await world.advance(50);
+      expect(s.take()).toEqual(["suback 1", "publish 1 q1 retain t new"]);
+      await world.publish("p", "t", "", { retain: true });
+      expect(s.take()).toEqual(["publish 2 q1 t "]);
+      await s.subscribe("t");
+      await world.advance(50);
+      expect(s.take()).toEqual(["suback 1"]);
+      expect(await world.clock.complete(world.sessions.retained.get("t"))).toBeUndefined();
+    });
+
+    test("Retain Handling: 0 always, 1 for a new filter, 2 never", async () => {
+      const world = await World.start();
+      await world.publish("p", "t", "m", { retain: true });
+      const s = await world.client("s").connect({ expiryS });
+      const counts = [];
+      for (const retainHandling of [2, 1, 1, 0, 0] as const) {
+        if (counts.length === 1) await s.unsubscribe("t");
+        await s.subscribe("t", { retainHandling });
+        await world.advance(50);
+        counts.push(s.take().length - 1);
+      }
+      expect(counts).toEqual([0, 1, 0, 1, 1]);
+    });
+
+    test("an expired one is not sent", async () => {
+      const world = await World.start();
+      await world.publish("p", "t", "m", { retain: true, expiryS: 5 });
+      await world.advance(6000);
+      const s = await world.client("s").connect({ expiryS });
+      await s.subscribe("#");
+      await world.advance(50);
+      expect(s.take()).toEqual(["suback 1"]);
+      const page = await world.clock.complete(world.sessions.retained.page("#", undefined, 10));
+      expect(page.messages).toEqual([]);
+    });
+
+    test("R56, R57: all of 3,000 come, whatever the window and the page", async () => {
+      const world = await World.start({ settings: { retainedPageMax: 70 } });
+      await putMany(world, 3000);
+      for (const qos of [0, 1, 2] as const) {
+        const s = await world.client(`s${qos}`).connect({ expiryS, receiveMaximum: 10 });
+        s.autoAck = true;
+        await s.subscribe("r/#", { qos });
+        await world.advance(20_000);
+        const topics = s.take().filter((line) => line.startsWith("publish"));
+        expect(topics).toHaveLength(3000);
+        expect(new Set(topics.map((line) => line.split(" ").at(-2))).size).toBe(3000);
+      }
+    }, 60_000);
+
+    test("a full connection paces them, QoS 0 too", async () => {
+      const world = await World.start();
+      await putMany(world, 30);
+      const s = await world.client("s").connect({ expiryS });
+      s.room = 10;
+      await s.subscribe("r/#", { qos: 0 });
+      await world.advance(100);
+      expect(s.take()).toHaveLength(11);
+      s.drain();
+      await world.advance(100);
+      expect(s.take()).toHaveLength(20);
+      expect(world.sessions.counters.qos0Dropped).toBe(0);
+    });
+
+    test("live messages and retained ones share the slots", async () => {
+      const world = await World.start({ store: { stateShards: 1 } });
+      await putMany(world, 20);
+      const s = await world.client("s").connect({ expiryS, receiveMaximum: 1 });
+      await s.subscribe("r/#");
+      await s.subscribe("live", { retainHandling: 2 });
+      for (let n = 0; n < 20; n++) await world.publish("p", "live", `${n}`);
+      s.autoAck = true;
+      s.puback(1);
+      await world.advance(2000);
+      const kinds = s
+        .take()
+        .filter((line) => line.startsWith("publish"))
+        .map((line) => (line.includes("retain") ? "r" : "l"))
+        .join("");
+      expect(kinds).toHaveLength(40);
+      // Once both have something to send, neither gets two slots more than the other.
+      expect([...kinds.slice(0, 24)].filter((kind) => kind === "l").length).toBeGreaterThan(9);
+      expect([...kinds.slice(0, 24)].filter((kind) => kind === "r").length).toBeGreaterThan(9);
+    });
+
+    test("a topic that was sent live meanwhile is skipped", async () => {
+      const world = await World.start({ settings: { retainedPageMax: 5 } });
+      await putMany(world, 20);
+      const s = await world.client("s").connect({ expiryS, receiveMaximum: 2 });
+      await s.subscribe("r/#");
+      for (let n = 0; n < 20; n++) await world.publish("p", `r/${pad(n)}`, "live");
+      s.autoAck = true;
+      for (const id of [1, 2]) s.puback(id);
+      await world.advance(5000);
+      const lines = s.take().filter((line) => line.startsWith("publish"));
+      const live = lines.filter((line) => line.endsWith(" live"));
+      expect(live).toHaveLength(20);
+      // After the live one no retained one of the topic.
+      for (let n = 0; n < 20; n++) {
+        const ofTopic = lines.filter((line) => line.includes(` r/${pad(n)} `));
+        expect(ofTopic.at(-1)).toMatch(/live$/);
+      }
+    });
+
+    test("No Local leaves the client's own retained messages out", async () => {
+      const world = await World.start();
+      await world.publish("s", "own", "m", { retain: true });
+      await world.publish("p", "other", "m", { retain: true });
+      const s = await world.client("s").connect({ expiryS });
+      await s.subscribe("#", { noLocal: true });
+      await world.advance(50);
+      expect(s.take()).toEqual(["suback 1", "publish 1 q1 retain other m"]);
+    });
+
+    test("UNSUBSCRIBE drops what is unsent", async () => {
+      const world = await World.start();
+      await putMany(world, 20);
+      const s = await world.client("s").connect({ expiryS, receiveMaximum: 2 });
+      await s.subscribe("r/#");
+      await world.advance(50);
+      expect(s.take()).toHaveLength(3);
+      await s.unsubscribe("r/#");
+      for (const id of [1, 2]) s.puback(id);
+      await world.advance(50);
+      expect(s.take()).toEqual([]);
+    });
+  });
+}
+
+describe("retained messages to a durable session", () => {
+  test("the job goes on after a reconnect: each topic once, those in flight again with DUP", async () => {
+    const world = await World.start({ settings: { retainedPageMax: 7 } });
+    await putMany(world, 30);
+    const s = await world.client("s").connect({ receiveMaximum: 3 });
+    await s.subscribe("r/#", { qos: 2 });
+    await world.advance(100);
+    expect(s.take()).toHaveLength(4);
+    await s.drop();
+    s.autoAck = true;
+    await s.connect({ receiveMaximum: 3 });
+    await world.advance(5000);
+    const lines = s.take().filter((line) => line.startsWith("publish"));
+    expect(lines.slice(0, 3).every((line) => line.includes(" dup "))).toBe(true);
+    expect(lines.slice(3).some((line) => line.includes(" dup "))).toBe(false);
+    expect(lines).toHaveLength(30);
+    expect(new Set(lines.map((line) => line.split(" ").at(-2))).size).toBe(30);
+    expect(jobKeys(world)).toEqual([]);
+  });
+
+  for (const qos of [1, 2] as const) {
+    test(`after a crash all come; QoS ${qos}: what came before carries DUP, QoS 2 comes once`, async () => {
+      const world = await World.start({ settings: { retainedPageMax: 7 } });
+      await putMany(world, 60, qos);
+      const s = await world.client("s").connect({ receiveMaximum: 4 });
+      s.autoAck = true;
+      await s.subscribe("r/#", { qos });
+      await world.clock.runUntil(() => s.peek().length > 25);
+      await world.crash();
+      const linesBefore = s.take();
+      const before = topicsOf(linesBefore);
+      await s.connect({ receiveMaximum: 4 });
+      await world.advance(5000);
+      const lines = s.take().filter((line) => line.startsWith("publish"));
+      expect(new Set([...before, ...topicsOf(lines)]).size).toBe(60);
+      for (const line of lines) {
+        if (before.includes(topicsOf([line])[0]!)) expect(line).toContain(" dup ");
+      }
+      if (qos === 2) {
+        // The same exchange, so the client sees the same id.
+        for (const line of lines) {
+          const sent = linesBefore.find((other) => topicsOf([other])[0] === topicsOf([line])[0]);
+          if (sent !== undefined) expect(idOf(line)).toBe(idOf(sent));
+        }
+      }
+    });
+  }
+
+  test("one in flight beyond the stored position of its job is not sent a second time", async () => {
+    const world = await World.start({ store: { stateShards: 1 } });
+    await putMany(world, 5);
+    const s = await world.client("s").connect({ receiveMaximum: 2 });
+    await s.subscribe("r/#");
+    await world.advance(100);
+    expect(topicsOf(s.take())).toEqual(["r/0000", "r/0001"]);
+    await s.drop();
+    // As a checkpoint leaves it that a crash has cut after its in-flight records.
+    const record = { filter: "r/#", after: undefined, doubtTopic: undefined, start: new Map() };
+    const write = { key: "session/s/job/r%2f%23", value: encodeJob(record) };
+    world.store.state("s").write([write], [], () => undefined);
+    await world.advance(10);
+    s.autoAck = true;
+    await s.connect();
+    await world.advance(500);
+    expect(topicsOf(s.take())).toEqual(["r/0000", "r/0001", "r/0002", "r/0003", "r/0004"]);
+  });
+
+  test("R63: a resume without SUBSCRIBE starts no job", async () => {
+    const world = await World.start();
+    await world.publish("p", "t", "m", { retain: true });
+    const s = await world.client("s").connect({ version: 4 });
+    await s.subscribe("t");
+    await world.advance(50);
+    s.puback(1);
+    expect(s.take()).toEqual(["suback 1", "publish 1 q1 retain t m"]);
+    await s.drop();
+    await s.connect({ version: 4 });
+    await world.advance(100);
+    expect(s.take()).toEqual([]);
+    await s.subscribe("t");
+    await world.advance(50);
+    expect(s.take()).toEqual(["suback 1", "publish 2 q1 retain t m"]);
+  });
+
+  test("a retained message in flight is kept with the session, though a new one is put", async () => {
+    const world = await World.start();
+    await world.publish("p", "t", "old", { retain: true });
+    const s = await world.client("s").connect();
+    await s.subscribe("t");
+    await world.advance(100);
+    await s.drop();
+    await world.publish("p", "t", "new", { retain: true });
+    await world.crash();
+    s.take();
+    await s.connect();
+    await world.advance(50);
+    expect(s.take()).toEqual(["publish 1 q1 dup retain t old", expect.stringMatching(/q1 t new$/)]);
+  });
+});
+
+test("a retained topic longer than a key is refused with a code", async () => {
+  const world = await World.start();
+  const topic = "x".repeat(65_400);
+  await expect(world.publish("p", topic, "m", { retain: true })).rejects.toMatchObject({
+    code: "SESSION_RETAINED_TOPIC_TOO_LONG",
+  });
+});
+
+test("pages go over all shards, in any size, and leave nothing out", async () => {
+  const world = await World.start({ store: { stateShards: 3 } });
+  await putMany(world, 50);
+  for (const countMax of [1, 7, 50, 1000]) {
+    const topics: string[] = [];
+    let after: string | undefined;
+    do {
+      const page = await world.clock.complete(world.sessions.retained.page("r/+", after, countMax));
+      expect(page.messages.length).toBeLessThanOrEqual(countMax);
+      topics.push(...page.messages.map((message) => message.topic));
+      after = page.next;
+    } while (after !== undefined);
+    expect(topics.sort()).toEqual(Array.from({ length: 50 }, (_, n) => `r/${pad(n)}`));
+  }
+});
+
+async function putMany(world: World, count: number, qos: 1 | 2 = 2): Promise<void> {
+  const puts = Array.from({ length: count }, (_, n) =>
+    world.publishLater("p", `r/${pad(n)}`, `v${n}`, { qos, retain: true }),
+  );
+  await world.clock.complete(Promise.all(puts));
+  await world.advance(10);
+}
+
+function pad(n: number): string {
+  return String(n).padStart(4, "0");
+}
+
+function topicsOf(lines: readonly string[]): string[] {
+  return lines.filter((line) => line.startsWith("publish")).map((line) => line.split(" ").at(-2)!);
+}
+
+function idOf(line: string): string {
+  return line.split(" ")[1]!;
+}
+
+function jobKeys(world: World): string[] {
+  return world.store.stateShards.flatMap((shard) =>
+    shard.keys().filter((key) => key.includes("/job/") || key.includes("/out/")),
+  );
+}
