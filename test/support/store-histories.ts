@@ -11,7 +11,7 @@ const only = process.env.FLAGSTONE_SIM_SEED;
 const operations = 500;
 const endings = 3;
 /** Fewer histories need not meet everything. */
-const coverageSeedsMin = 50;
+const coverageSeedsMin = 200;
 
 export async function runSeed(seed: number): Promise<StoreWorld> {
   const world = new StoreWorld(seed);
