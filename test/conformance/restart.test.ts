@@ -15,21 +15,16 @@ import {
   subscribe5,
 } from "../support/mqtt-bytes.ts";
 import { pause } from "../support/numbered-run.ts";
-import type { RawClient } from "../support/raw-client.ts";
 
 const userProperties = "26 0001 62 0001 31 26 0001 61 0001 32";
 
 describe.each(["stop", "kill"] as const)("after a %s", (end) => {
   let broker: LaunchedBroker;
-  let watch: RawClient;
 
   beforeAll(async () => {
     broker = await LaunchedBroker.open(["--set", "mqtt.restartGrace=1s"]);
     await prepare(broker);
     await broker.restart(end);
-    watch = (await broker.connect("watch", { level: 4 })).client;
-    watch.send(subscribe4(1, [["will/#", 0]]));
-    await watch.expect("suback");
   });
   afterAll(async () => {
     await broker[Symbol.asyncDispose]();
@@ -45,7 +40,8 @@ describe.each(["stop", "kill"] as const)("after a %s", (end) => {
   });
 
   test("[3.1.3-9] [3.1.2-8] a pending delayed will survives", async () => {
-    const got = await watch.expect("publish", 10_000);
+    const { client: watch } = await broker.resume("watch", { level: 4 });
+    const got = await watch.expect("publish", 15_000);
     expect([got.topic, got.payload.toString()]).toEqual(["will/delayed", "gone"]);
     await watch.expectNothing();
   });
@@ -158,9 +154,14 @@ async function prepare(broker: LaunchedBroker): Promise<void> {
   await send("queued/short", "02 00000001");
   await send("queued/lasting", `02 0000003c ${userProperties}`);
 
+  // Durable: however slow the restart is, the will waits for it.
+  const { client: watch } = await broker.resume("watch", { level: 4 });
+  watch.send(subscribe4(1, [["will/#", 1]]));
+  await watch.expect("suback");
+  await watch.close();
   const will = [properties("18 00000002"), field("will/delayed"), field("gone")];
   const client = await broker.raw();
-  const parts = { clientId: "will", properties: "11 0000003c", flags: 0x04, rest: will };
+  const parts = { clientId: "will", properties: "11 0000003c", flags: 0x0c, rest: will };
   client.send(connect(parts));
   await client.expect("connack");
   client.drop();
