@@ -94,6 +94,10 @@ export class PublishPath implements WillPublisher {
   /** Writes what the plan says. `done` when all of it is durable, or with the first error. */
   record(message: Message, plan: PublishPlan, done: RecordDone): void {
     const { retained, append } = plan;
+    if (retained === undefined && append !== undefined) {
+      this.#append(message, append, done);
+      return;
+    }
     const parts = new Parts((retained ? 1 : 0) + (append ? 1 : 0), done);
     if (retained !== undefined) {
       this.#parts.retained().put(message, retained === "clear", (error) => parts.finish(error));
@@ -103,12 +107,28 @@ export class PublishPath implements WillPublisher {
         return;
       }
     }
-    if (append === undefined) return;
-    const { topic, publisher, form, qos, retain, expiryUs, expiryOffset, frame } = message;
-    const request = { topic, publisher, form, qos, retain, expiryUs, expiryOffset, frame };
-    this.#parts.store.append({ ...request, ...append }, (error, outcome) => {
+    if (append !== undefined) {
+      this.#append(message, append, (error, outcome) => parts.finish(error, outcome));
+    }
+  }
+
+  // Spelled out: a spread of two objects for every message shows in profiles.
+  #append(message: Message, append: NonNullable<PublishPlan["append"]>, done: RecordDone): void {
+    const request: AppendRequest = {
+      topic: message.topic,
+      publisher: message.publisher,
+      form: message.form,
+      qos: message.qos,
+      retain: message.retain,
+      expiryUs: message.expiryUs,
+      expiryOffset: message.expiryOffset,
+      frame: message.frame,
+      keep: append.keep,
+      evidence: append.evidence,
+    };
+    this.#parts.store.append(request, (error, outcome) => {
       if (outcome?.kind === "stored") message.timeUs = outcome.timeUs;
-      parts.finish(error, outcome);
+      done(error, outcome);
     });
   }
 

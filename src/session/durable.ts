@@ -388,7 +388,8 @@ export class DurableSession
     if (this.#recovered.size > 0 && this.#recovered.delete(`${shard}:${ttv.timeUs}`)) return true;
     const choice = chooseDelivery(ttv, matches, this.clientId);
     if (choice === undefined) return true;
-    if (isExpired(ttv, this.#context.clock.wallUs())) {
+    // Two system clocks are read for the wall time: not for messages that never expire.
+    if (ttv.expiryUs !== 0 && isExpired(ttv, this.#context.clock.wallUs())) {
       this.#context.counters.expiredDropped++;
       return true;
     }

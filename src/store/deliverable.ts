@@ -3,36 +3,30 @@
 
 import { asBuffer } from "../base/index.ts";
 import type { AppendRequest, DeliverableTtv, Ttv as PublicTtv, TtvForm, TtvRef } from "./api.ts";
-import type { Structure } from "./core/structure.ts";
-import { type TtvBatch, ttvAt } from "./layout/ttv-view.ts";
 import { type FrameForm, formOf, isRetain, packFlags, qosOf, type Ttv } from "./types.ts";
 
 const forms: Readonly<Record<TtvForm, FrameForm>> = { raw: 0, v4: 4, v5: 5 };
+const formNames: Readonly<Record<FrameForm, TtvForm>> = { 0: "raw", 4: "v4", 5: "v5" };
 
 export function flagsOf(request: Pick<AppendRequest, "form" | "qos" | "retain">): number {
   return packFlags(forms[request.form], request.qos, request.retain ? 1 : 0);
 }
 
 export function toPublicTtv(ttv: Ttv): PublicTtv {
-  const form = formOf(ttv.flags);
-  return {
-    topic: ttv.topic,
-    timeUs: ttv.timeUs,
-    publisher: ttv.publisher,
-    form: form === 0 ? "raw" : form === 4 ? "v4" : "v5",
-    qos: qosOf(ttv.flags),
-    retain: isRetain(ttv.flags),
-    expiryUs: ttv.expiryUs,
-    expiryOffset: ttv.expiryOffset,
-    frame: asBuffer(ttv.frame),
-  };
+  const { topic, timeUs, publisher, flags, expiryUs, expiryOffset } = ttv;
+  const form = formNames[formOf(flags)];
+  const qos = qosOf(flags);
+  const retain = isRetain(flags);
+  const frame = asBuffer(ttv.frame);
+  return { topic, timeUs, publisher, form, qos, retain, expiryUs, expiryOffset, frame };
 }
 
-export function toDeliverable(
-  batch: TtvBatch,
-  structure: Structure,
-  index: number,
-  ref: TtvRef,
-): DeliverableTtv {
-  return { ...toPublicTtv(ttvAt(batch, structure, index)), ref };
+/** Spelled out like `toPublicTtv`: one object for every delivery, and no copy of another. */
+export function toDeliverable(ttv: Ttv, ref: TtvRef): DeliverableTtv {
+  const { topic, timeUs, publisher, flags, expiryUs, expiryOffset } = ttv;
+  const form = formNames[formOf(flags)];
+  const qos = qosOf(flags);
+  const retain = isRetain(flags);
+  const frame = asBuffer(ttv.frame);
+  return { topic, timeUs, publisher, form, qos, retain, expiryUs, expiryOffset, frame, ref };
 }

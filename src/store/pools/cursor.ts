@@ -11,7 +11,13 @@ import type { Structure } from "../core/structure.ts";
 import { toDeliverable } from "../deliverable.ts";
 import { LostBatch } from "../layout/lost-batch.ts";
 import { mayMatch } from "../layout/summary.ts";
-import { indexAfter, matchTopics, type TopicMatch, type TtvBatch } from "../layout/ttv-view.ts";
+import {
+  indexAfter,
+  matchTopics,
+  type TopicMatch,
+  type TtvBatch,
+  ttvAt,
+} from "../layout/ttv-view.ts";
 import type { FilterUse } from "./filter-use.ts";
 import type { BatchRef, ShardSource, SlabSource } from "./source.ts";
 
@@ -233,7 +239,7 @@ export class ShardCursor {
       stream: head.stream,
       timeUs,
     };
-    return toDeliverable(batch, head.structure, head.at, ref);
+    return toDeliverable(ttvAt(batch, head.structure, head.at), ref);
   }
 
   #passLost(slab: SlabSource, head: Head, batch: LostBatch): Promise<void> | undefined {
@@ -329,7 +335,8 @@ function matchesAt(
   }
   const topicId = batch.topicId(head.at);
   let matches: unknown[] | undefined;
-  for (const [at, { use }] of head.wanted.entries()) {
+  for (let at = 0; at < head.wanted.length; at++) {
+    const { use } = head.wanted[at] as Wanted;
     const match = head.topicMatches[at];
     if (match === "none" || match === undefined) continue;
     if (match !== "all" && match[topicId] !== 1) continue;

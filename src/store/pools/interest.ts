@@ -15,6 +15,9 @@ import { rowPrefix, type ShardStore } from "../shard-store.ts";
 /** Topics were checked at the door; here only memory is at stake. */
 const topicLimits = { levelsMax: 65_535, controlCharacters: "allow" } as const;
 
+/** Topics whose matches are remembered; all are forgotten when one more comes. */
+const knownTopicsMax = 10_000;
+
 export type FilterEntry<Use> = {
   readonly filter: TopicFilter;
   /** Durable subscriptions of this text. */
@@ -30,6 +33,9 @@ export class InterestTable<Use> implements InterestFace {
   readonly #ordinals = new Map<ShardNumber, number>();
   readonly #entries = new Map<string, FilterEntry<Use>>();
   readonly #trie = new FilterTrie<FilterEntry<Use>>();
+  /** Entries that a topic matches; forgotten with every change of the trie. */
+  readonly #known = new Map<string, ReadonlyArray<FilterEntry<Use>>>();
+  #knownRevision = 0;
   /** By shard ordinal: filters whose row is out of date, removed ones included. */
   readonly #dirty: Array<Set<string>>;
   readonly #flushing: Array<Set<string> | undefined>;
@@ -49,11 +55,8 @@ export class InterestTable<Use> implements InterestFace {
   }
 
   wants(topic: string): boolean {
-    let wanted = false;
-    this.#trie.match(topic, (entry) => {
-      if (entry.refs > 0) wanted = true;
-    });
-    return wanted;
+    for (const entry of this.#entriesOf(topic)) if (entry.refs > 0) return true;
+    return false;
   }
 
   add(filter: string, start: Positions): void {
@@ -90,11 +93,11 @@ export class InterestTable<Use> implements InterestFace {
   /** A TTV is applied: notes its time and adds the entries that it matched to `matched`. */
   match(ordinal: number, topic: string, timeUs: number, matched: Array<FilterEntry<Use>>): void {
     const dirty = this.#dirty[ordinal] as Set<string>;
-    this.#trie.match(topic, (entry) => {
+    for (const entry of this.#entriesOf(topic)) {
       entry.lastMatchUs[ordinal] = timeUs;
       if (entry.refs > 0) dirty.add(entry.filter.text);
       matched.push(entry);
-    });
+    }
   }
 
   /** Before a shard is replayed: the saved times of the filters that exist by now. */
@@ -140,6 +143,21 @@ export class InterestTable<Use> implements InterestFace {
     this.#flushing[ordinal] = undefined;
     if (committed || texts === undefined) return;
     for (const text of texts) this.#dirty[ordinal]?.add(text);
+  }
+
+  /** Every message asks twice, when it is cooked and when it is applied. */
+  #entriesOf(topic: string): ReadonlyArray<FilterEntry<Use>> {
+    if (this.#knownRevision !== this.#trie.revision) {
+      this.#known.clear();
+      this.#knownRevision = this.#trie.revision;
+    }
+    const known = this.#known.get(topic);
+    if (known !== undefined) return known;
+    const found: Array<FilterEntry<Use>> = [];
+    this.#trie.match(topic, (entry) => found.push(entry));
+    if (this.#known.size >= knownTopicsMax) this.#known.clear();
+    this.#known.set(topic, found);
+    return found;
   }
 
   #entryFor(text: string, start: Positions): FilterEntry<Use> {

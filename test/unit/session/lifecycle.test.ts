@@ -42,6 +42,23 @@ describe("connecting", () => {
     }
   }
 
+  test("a client without a durable session costs no walk over stored keys", async () => {
+    const world = await World.start();
+    const walks: string[] = [];
+    for (const shard of world.store.stateShards) {
+      const list = shard.list.bind(shard);
+      shard.list = (prefix, options) => {
+        walks.push(prefix);
+        return list(prefix, options);
+      };
+    }
+    await (await world.client("s").connect({ expiryS: 0 })).drop();
+    await world.client("s").connect({ expiryS: 60 });
+    expect(walks).toEqual([]);
+    await world.client("s").connect({ expiryS: 60 });
+    expect(walks).not.toEqual([]);
+  });
+
   test("a session resumed with expiry 0 stays durable until that connection ends", async () => {
     const world = await World.start();
     const s = await world.client("s").connect({ expiryS: 60 });
