@@ -14,13 +14,13 @@ const project = (name: string, timeoutMs: number) => ({
 export default defineConfig({
   test: {
     projects: [
-      project("unit", 20_000),
-      project("property", 60_000),
-      project("conformance", 60_000),
+      project("unit", 60_000),
+      project("property", 180_000),
+      project("conformance", 120_000),
       project("tidy", 60_000),
       project("sim", 600_000),
       project("crash", 900_000),
-      project("integration", 300_000),
+      project("integration", 600_000),
     ],
   },
 });

@@ -12,6 +12,8 @@ import type { SeededRandom } from "./random.ts";
 export type SimWire = {
   readonly random: SeededRandom;
   readonly windowBytes: number;
+  /** Whether the next delivery is cut short. */
+  readonly cuts: () => boolean;
   /** Runs a task after a drawn delay. */
   readonly later: (task: () => void) => void;
   readonly isSilent: () => boolean;
@@ -162,7 +164,8 @@ export class SimConnection implements ByteConnection {
   };
 
   #deliverChunk(peer: SimConnection): void {
-    const size = this.#wire.random.between(1, this.#inFlight.length);
+    const { random, cuts } = this.#wire;
+    const size = cuts() ? random.between(1, this.#inFlight.length) : this.#inFlight.length;
     const chunk = Buffer.from(this.#inFlight.subarray(0, size));
     this.#inFlight = this.#inFlight.subarray(size);
     const wasAbove = this.#unsentBytes > 0;

@@ -26,6 +26,8 @@ export type SimNetworkOptions = {
   readonly delayMs?: readonly [low: number, high: number];
   /** Bytes that the system's buffers take in each direction; default 64 KiB. */
   readonly windowBytes?: number;
+  /** One delivery in so many is cut at a drawn place, the others are whole; default 1: all. */
+  readonly cutEvery?: number;
 };
 
 /** One end of a connection, named for tests that pick which to cut. */
@@ -225,6 +227,7 @@ export class SimNetwork {
     return {
       random: this.#random,
       windowBytes: this.#options.windowBytes ?? defaultWindowBytes,
+      cuts: () => this.#random.below(this.#options.cutEvery ?? 1) === 0,
       later: (task) => {
         this.#options.clock.schedule(this.#delayMs(), task);
       },

@@ -72,16 +72,15 @@ export class DurableKv {
     for (let delayMs = retryDelayMsMin; ; delayMs = Math.min(delayMs * 2, retryDelayMsMax)) {
       await this.#reopening;
       if (this.#closing !== undefined) throw storeErrors.closed();
-      const kv = this.#kv;
       try {
-        const batch = kv.batch();
+        const batch = this.#kv.batch();
         fill(batch);
         await batch.write(options);
         return;
       } catch (error) {
         // Anything else is a fault of `fill`, which no reopening mends.
         if (!isCodedError(error) || !error.code.startsWith("KV_")) throw error;
-        this.#failed(kv, error, delayMs);
+        this.#failed(error, delayMs);
       }
     }
   }
@@ -93,12 +92,11 @@ export class DurableKv {
   async sync(): Promise<void> {
     await this.#reopening;
     if (this.#closing !== undefined) throw storeErrors.closed();
-    const kv = this.#kv;
     try {
-      await kv.sync();
+      await this.#kv.sync();
     } catch (error) {
       if (this.#closing !== undefined) throw storeErrors.closed();
-      this.#failed(kv, toError(error), retryDelayMsMin);
+      this.#failed(toError(error), retryDelayMsMin);
       if (isCodedError(error, "KV_DISK_FULL")) throw error;
       throw storeErrors.syncFailed({ slab: this.path, reason: toError(error).message }, error);
     }
@@ -116,11 +114,10 @@ export class DurableKv {
   }
 
   /** Opens the store again, once for all who met the failure. */
-  #failed(kv: Kv, error: Error, delayMs: number): void {
+  #failed(error: Error, delayMs: number): void {
     if (this.#closing !== undefined) return;
     const fields = { slab: this.path, reason: error.message };
     this.#parts.logger.error("store.slab_write_failed", fields);
-    if (kv !== this.#kv) return;
     this.#reopening ??= this.#reopen(delayMs).finally(() => {
       this.#reopening = undefined;
     });

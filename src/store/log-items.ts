@@ -43,8 +43,8 @@ export type AppendItem = {
 
 const nothingLearned: readonly LtsRecord[] = [];
 
-/** Flags, numbers and lengths of an append, with room to spare. */
-const appendOverheadBytes = 128;
+/** Flags, numbers and lengths of an item, with room to spare. */
+const itemOverheadBytes = 128;
 const utf8BytesMax = 3;
 /** A learned level is an edge of 10 bytes and its word. */
 const levelBytes = 16;
@@ -55,7 +55,20 @@ export function appendBytesMax({ frame, topic, publisher, writer }: AppendReques
   let levels = 1;
   for (let at = topic.indexOf("/"); at >= 0; at = topic.indexOf("/", at + 1)) levels++;
   const topics = 2 * topic.length * utf8BytesMax + levels * levelBytes;
-  return frame.length + names + topics + appendOverheadBytes;
+  return frame.length + names + topics + itemOverheadBytes;
+}
+
+/** At least what an item of one name and some numbers takes. */
+export function namesBytesMax(name: string): number {
+  return name.length * utf8BytesMax + itemOverheadBytes;
+}
+
+export function learnedBytesMax(records: readonly LtsRecord[]): number {
+  let sizeBytes = itemOverheadBytes;
+  for (const record of records) {
+    sizeBytes += levelBytes + (record.kind === "edge" ? record.word.length * utf8BytesMax : 0);
+  }
+  return sizeBytes;
 }
 
 export function writeAppend(writer: ByteWriter, cooked: CookedAppend): void {

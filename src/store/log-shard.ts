@@ -42,14 +42,16 @@ import {
 import {
   type AppendItem,
   appendBytesMax,
+  learnedBytesMax,
   logItemKind,
+  namesBytesMax,
   readAppend,
   writeAppend,
 } from "./log-items.ts";
 import type { CheckpointImage, ShardMachine } from "./machine.ts";
 import type { UseEntry, UseOwner, UseTable } from "./pools/filter-use.ts";
 import type { ShardSource, SlabSource } from "./pools/source.ts";
-import type { Shard } from "./shard.ts";
+import type { Item, Shard } from "./shard.ts";
 import type { RecoveryPoint } from "./shard-store.ts";
 import type { Generations } from "./slab/generations.ts";
 import type { LogSlab } from "./slab/log-slab.ts";
@@ -71,8 +73,6 @@ export type LogShardParts = {
   readonly phase: (name: string) => void;
 };
 
-/** Items without a message: names and ids. Only decides when the open entry is proposed. */
-const smallItemBytes = 1_024;
 /** Unwritten blocks above which replay waits for the disk. */
 const replayMemoryBytesMax = 32 * 1024 * 1024;
 
@@ -176,8 +176,9 @@ export class LogShard implements ShardMachine, ShardSource {
     } catch (error) {
       return done(asCodedError(error), false);
     }
+    const sizeBytes = namesBytesMax(item.publisher);
     const encode = (writer: ByteWriter): void => writeEvidence(writer, item);
-    this.shard.cook({ kind: logItemKind.release, sizeBytes: smallItemBytes, encode }, (error) => {
+    this.shard.cook({ kind: logItemKind.release, sizeBytes, encode }, (error) => {
       if (error !== undefined) this.evidence.refuseReleased(item, error);
       done(error, true);
     });
@@ -187,16 +188,24 @@ export class LogShard implements ShardMachine, ShardSource {
   async endEvidence(publisher: string, incarnation: number): Promise<void> {
     const ids = await this.evidence.decideEnd(publisher, incarnation);
     if (ids.length === 0) return;
-    await this.#commit(logItemKind.endEvidence, (writer) => {
-      writer.string(publisher).u64(incarnation).varint(ids.length);
-      for (const id of ids) writer.u16(id);
+    await this.#commit({
+      kind: logItemKind.endEvidence,
+      sizeBytes: namesBytesMax(publisher) + 2 * ids.length,
+      encode: (writer) => {
+        writer.string(publisher).u64(incarnation).varint(ids.length);
+        for (const id of ids) writer.u16(id);
+      },
     });
   }
 
   /** Opens a writer; its epoch is the commit time of the opening. */
   async openWriter(name: string): Promise<number> {
+    const sizeBytes = namesBytesMax(name);
+    const refusal = this.shard.failure ?? this.shard.sizeError(sizeBytes);
+    if (refusal !== undefined) throw refusal;
     this.#writers.decideOpen(name, this.appliedUs);
-    return this.#commit(logItemKind.openWriter, (writer) => writer.string(name));
+    const encode = (writer: ByteWriter): void => void writer.string(name);
+    return this.#commit({ kind: logItemKind.openWriter, sizeBytes, encode });
   }
 
   /** Ends the current generation and begins the next. Resolves when that is checkpointed. */
@@ -211,9 +220,13 @@ export class LogShard implements ShardMachine, ShardSource {
   async dropUntil(untilUs: number): Promise<void> {
     const numbers = this.generations.droppable(untilUs);
     if (numbers.length === 0) return;
-    await this.#commit(logItemKind.drop, (writer) => {
-      writer.varint(numbers.length);
-      for (const number of numbers) writer.u32(number);
+    await this.#commit({
+      kind: logItemKind.drop,
+      sizeBytes: namesBytesMax("") + 4 * numbers.length,
+      encode: (writer) => {
+        writer.varint(numbers.length);
+        for (const number of numbers) writer.u32(number);
+      },
     });
     await this.shard.checkpoint();
   }
@@ -226,25 +239,22 @@ export class LogShard implements ShardMachine, ShardSource {
   async #rotate(): Promise<void> {
     const next = await this.generations.prepareNext();
     const records = next.lts.records();
-    await this.#commit(
-      logItemKind.rotate,
-      (writer) => writeLtsRecords(writer.u32(next.generation), records),
-      () => this.generations.cookInto(next),
-    );
+    const item = {
+      kind: logItemKind.rotate,
+      sizeBytes: namesBytesMax("") + learnedBytesMax(records),
+      encode: (writer: ByteWriter) => writeLtsRecords(writer.u32(next.generation), records),
+    };
+    await this.#commit(item, () => this.generations.cookInto(next));
     this.#phase("generation.rotated");
     await this.shard.checkpoint();
     this.#phase("generation.sealed");
   }
 
-  #commit(
-    kind: number,
-    encode: (writer: ByteWriter) => void,
-    onCooked: () => void = () => undefined,
-  ): Promise<number> {
+  /** Resolves with the item's time when it is applied. `onCooked` runs once it is decided. */
+  #commit(item: Item, onCooked: () => void = () => undefined): Promise<number> {
     return new Promise((resolve, reject) => {
-      const failure = this.shard.failure;
+      const { failure } = this.shard;
       if (failure !== undefined) return reject(failure);
-      const item = { kind, sizeBytes: smallItemBytes, encode };
       const timeUs = this.shard.cook(item, (error) =>
         error === undefined ? resolve(timeUs) : reject(error),
       );

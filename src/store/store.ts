@@ -161,8 +161,8 @@ export class LocalStore implements Store {
 
   async start(): Promise<void> {
     const messages = assertPresent(this.#messages, "start follows open");
-    this.#logs = await Promise.all(
-      messages.shards.map((number, ordinal) => this.#openLogShard(messages, number, ordinal)),
+    this.#logs = await openAll(messages.shards, (number, ordinal) =>
+      this.#openLogShard(messages, number, ordinal),
     );
     for (const log of this.#logs) this.#checkpointer.watch(log.shard);
   }
@@ -290,21 +290,21 @@ export class LocalStore implements Store {
   // -------------------------------------------------------------- opening
 
   #openMapDatabase(database: DatabaseRecord): Promise<MapShard[]> {
-    return Promise.all(
-      database.shards.map(async (number) => {
-        const dir = await this.#shardDir(database, number);
-        const shardStore = await this.#openShardStore(dir, number);
-        const kv = await this.#openKv(joinPath(dir, "map"));
-        const map = new MapShard(new MapSlab(kv));
-        this.#closer.own(map);
-        const shard = this.#makeShard(number, shardStore, map);
-        map.attach(shard);
-        await shard.recover();
-        map.claim();
-        this.#checkpointer.watch(shard);
-        return map;
-      }),
-    );
+    return openAll(database.shards, (number) => this.#openMapShard(database, number));
+  }
+
+  async #openMapShard(database: DatabaseRecord, number: ShardNumber): Promise<MapShard> {
+    const dir = await this.#shardDir(database, number);
+    const shardStore = await this.#openShardStore(dir, number);
+    const kv = await this.#openKv(joinPath(dir, "map"));
+    const map = new MapShard(new MapSlab(kv));
+    this.#closer.own(map);
+    const shard = this.#makeShard(number, shardStore, map);
+    map.attach(shard);
+    await shard.recover();
+    map.claim();
+    this.#checkpointer.watch(shard);
+    return map;
   }
 
   async #openLogShard(
@@ -420,4 +420,16 @@ export class LocalStore implements Store {
   }
 
   readonly #phase = (name: string): void => this.#components.phase?.(name);
+}
+
+/** All at once, and to the end of each: what was opened beside a failure is there to be closed. */
+async function openAll<T>(
+  numbers: readonly ShardNumber[],
+  open: (number: ShardNumber, ordinal: number) => Promise<T>,
+): Promise<T[]> {
+  const opened = await Promise.allSettled(numbers.map(open));
+  return opened.map((each) => {
+    if (each.status === "rejected") throw each.reason;
+    return each.value;
+  });
 }

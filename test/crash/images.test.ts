@@ -1,6 +1,7 @@
 // Crash images of the launched broker: runs with ends of generations and checkpoints are recorded,
 // and the broker is started, with the real LevelDB, on what power cuts at drawn moments would have
-// left. Every second run is recorded from a recovery after kill -9 on.
+// left. Every second run is recorded from a recovery after kill -9 on. And once from outside, by
+// strace: no ack without a sync.
 //
 // One run again: FLAGSTONE_SEED=images-2 npx vitest run --project crash test/crash/images.test.ts
 
@@ -8,6 +9,8 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { type BrokerProcess, startBroker } from "../support/broker-process.ts";
+import { RawClient } from "../support/raw-client.ts";
+import { syncsBetween, traceProcess } from "../support/strace.ts";
 import { withTemporaryFolder } from "../support/temporary-folder.ts";
 import type { NamesModel } from "./image-builder.ts";
 import { checkImages, type RecordedRun, recordRun } from "./image-rounds.ts";
@@ -108,3 +111,23 @@ test(
   },
   runMsMax,
 );
+
+test("between the PUBLISH of an idle client and its PUBACK lies a sync", async () => {
+  await withTemporaryFolder(async (dataDir) => {
+    await using broker = await startBroker({ dataDir });
+    await using subscriber = await RawClient.open(broker.port, 4);
+    await subscriber.connect({ clientId: "durable", clean: false });
+    subscriber.send("82 06 0001 0001 61 01");
+    await subscriber.expect("suback");
+    subscriber.send("e0 00");
+    await subscriber.expectClosed();
+    await using publisher = await RawClient.open(broker.port, 4);
+    await publisher.connect();
+    const trace = await traceProcess(broker.pid);
+    publisher.send("32 06 0001 61 0007 78");
+    await publisher.expectBytes("40 02 0007");
+    const calls = await trace.stop();
+    const publish = Buffer.from("320600016100", "hex");
+    expect(syncsBetween(calls, publish, Buffer.from("40020007", "hex"))).toBeGreaterThanOrEqual(1);
+  });
+});

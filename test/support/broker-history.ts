@@ -41,10 +41,13 @@ export const aimedPhases = [
   "slab.written",
 ] as const;
 
-const linesKept = Number(process.env.LINES_KEPT ?? 60);
+/** Events that a failure shows at least. */
+const linesKept = Number(process.env.FLAGSTONE_SIM_LINES ?? 40);
 /** How long refusals are right after the disk has room again: longer than every wait. */
 const shortMs = 20_000;
 const restMsMax = 60_000;
+/** Longer than every wait of a broker for its store. */
+const longFullMs = 16_000;
 
 export class BrokerHistory {
   readonly faults: string[] = [];
@@ -107,8 +110,8 @@ export class BrokerHistory {
     const { machine } = this;
     for (;;) {
       machine.begin();
-      if (this.#random.chance(0.15)) {
-        await machine.clock.advance(this.#random.between(0, 40));
+      if (this.#random.chance(0.25)) {
+        await machine.clock.advance(this.#random.between(0, 20));
         if (machine.node === undefined) {
           this.#die(this.#drawDeath());
           this.counts.recoveryDeaths++;
@@ -206,7 +209,7 @@ export class BrokerHistory {
     else if (dice < 975) this.#triggerAim();
     else if (dice < 980) this.#background("rotations");
     else if (dice < 990) this.#background("checkpoints");
-    else if (dice < 994) this.#fillDisk();
+    else if (dice < 994) await this.#fillDisk();
     if (random.chance(0.5)) await this.machine.clock.advance(random.below(8));
     else if (random.chance(0.06)) await this.machine.clock.advance(random.below(200));
   }
@@ -226,7 +229,7 @@ export class BrokerHistory {
   }
 
   #answerSome(subscriber: CrowdSubscriber): void {
-    for (let n = this.#random.below(16); n > 0; n--) subscriber.answer(this.#random.below(20));
+    for (let n = this.#random.below(30); n > 0; n--) subscriber.answer(this.#random.below(20));
   }
 
   #connectAll(): void {
@@ -297,9 +300,11 @@ export class BrokerHistory {
     );
   }
 
-  #fillDisk(): void {
+  /** Sometimes for so long that what waits is refused. */
+  async #fillDisk(): Promise<void> {
     const { clock, disk } = this.machine;
-    const windowMs = this.#random.chance(0.2) ? 25_000 : this.#random.between(20, 1500);
+    const isLong = this.#random.chance(0.2);
+    const windowMs = isLong ? longFullMs : this.#random.between(20, 1500);
     this.counts.fullDisks++;
     this.#note(`-- the disk is full for ${windowMs} ms`);
     const total = 2 ** 40;
@@ -315,6 +320,7 @@ export class BrokerHistory {
     };
     this.#healings.push(heal);
     clock.schedule(windowMs, heal);
+    if (isLong) await clock.advance(longFullMs);
   }
 
   #heal(): void {

@@ -52,8 +52,6 @@ export class BrokerMachine {
   readonly network: SimNetwork;
   /** Warnings and errors of the last lives. */
   readonly events: MachineEvent[] = [];
-  /** How often each phase was reached, over all lives. */
-  readonly phases = new Map<string, number>();
   /** What a node said when it could not go on; never right in this world. */
   failure: Error | undefined;
   /** Running and ready. */
@@ -62,8 +60,6 @@ export class BrokerMachine {
   #process: ReturnType<SimClock["createProcess"]> | undefined;
   #boots = 0;
   #aim: { readonly aim: Aim; left: number } | undefined;
-  /** The phase in which the process died, until `start`. */
-  diedIn: Aim | undefined;
 
   constructor(seed: number | string) {
     const random = new SeededRandom(seed);
@@ -71,7 +67,8 @@ export class BrokerMachine {
     this.clock = new SimClock({ random: random.split("clock") });
     this.disk = new SimDisk({ clock: this.clock, random });
     this.kv = new MemoryDriver({ clock: this.clock, random });
-    this.network = new SimNetwork({ clock: this.clock, random, delayMs: [0.02, 0.4] });
+    const { clock } = this;
+    this.network = new SimNetwork({ clock, random, delayMs: [0.02, 0.4], cutEvery: 8 });
   }
 
   /** A process exists, ready or starting. */
@@ -87,7 +84,6 @@ export class BrokerMachine {
   begin(): void {
     const process = this.clock.createProcess();
     this.#process = process;
-    this.diedIn = undefined;
     const isAlive = (): boolean => this.#process === process;
     const started = composeNode(
       settings,
@@ -172,13 +168,10 @@ export class BrokerMachine {
   }
 
   #reached(name: string): void {
-    this.phases.set(name, (this.phases.get(name) ?? 0) + 1);
     const aimed = this.#aim;
     if (aimed?.aim.phase !== name) return;
     aimed.left--;
-    if (aimed.left > 0) return;
-    this.die(aimed.aim.death);
-    this.diedIn = aimed.aim;
+    if (aimed.left === 0) this.die(aimed.aim.death);
   }
 
   #logger(isAlive: () => boolean): Logger {

@@ -60,18 +60,13 @@ export function launcherPath(): string {
 export async function startBroker(options: BrokerOptions): Promise<BrokerProcess> {
   const run = launch(options);
   const waitMs = options.readyWithinMs ?? 20_000;
-  const lines = await Promise.race([
-    run.ready,
-    run.exited.then((exit) => {
-      throw new Error(
-        `the broker ended before it was ready (${formatExit(exit)})\n${run.output()}`,
-      );
-    }),
-    timeLimit(waitMs, () => {
-      run.child.kill("SIGKILL");
-      return `the broker was not ready within ${waitMs} ms\n${run.output()}`;
-    }),
-  ]);
+  const ended = run.exited.then((exit): never => {
+    throw new Error(`the broker ended before it was ready (${formatExit(exit)})\n${run.output()}`);
+  });
+  const lines = await within(waitMs, Promise.race([run.ready, ended]), () => {
+    run.child.kill("SIGKILL");
+    return `the broker was not ready within ${waitMs} ms\n${run.output()}`;
+  });
   return createHandle(run, lines);
 }
 
@@ -81,17 +76,14 @@ export async function startRefused(
 ): Promise<{ exit: Exit; stdout: string; stderr: string }> {
   const run = launch(options);
   const waitMs = options.readyWithinMs ?? 20_000;
-  const exit = await Promise.race([
-    run.exited,
-    run.ready.then((lines) => {
-      run.child.kill("SIGKILL");
-      throw new Error(`the broker started although it should refuse: ${lines.at(-1)}`);
-    }),
-    timeLimit(waitMs, () => {
-      run.child.kill("SIGKILL");
-      return `the broker neither started nor ended within ${waitMs} ms\n${run.output()}`;
-    }),
-  ]);
+  const started = run.ready.then((lines): never => {
+    run.child.kill("SIGKILL");
+    throw new Error(`the broker started although it should refuse: ${lines.at(-1)}`);
+  });
+  const exit = await within(waitMs, Promise.race([run.exited, started]), () => {
+    run.child.kill("SIGKILL");
+    return `the broker neither started nor ended within ${waitMs} ms\n${run.output()}`;
+  });
   return { exit, stdout: run.stdout(), stderr: run.stderr() };
 }
 
@@ -191,7 +183,7 @@ function createHandle(run: Run, lines: string[]): BrokerProcess {
         child.kill("SIGKILL");
         return `the broker did not stop within ${withinMs} ms of SIGTERM\n${run.output()}`;
       };
-      return await Promise.race([exited, timeLimit(withinMs, late)]);
+      return await within(withinMs, exited, late);
     },
     async [Symbol.asyncDispose]() {
       await kill();
@@ -199,10 +191,14 @@ function createHandle(run: Run, lines: string[]): BrokerProcess {
   };
 }
 
-/** Rejects after a time with what `late` says; does not keep the process alive. */
-function timeLimit(ms: number, late: () => string): Promise<never> {
-  return new Promise((_, reject) => {
-    setTimeout(() => reject(new Error(late())), ms).unref();
+/**
+ * The outcome, or after a time a rejection with what `late` says. `late` may end the process, so it
+ * must not run once there is an outcome.
+ */
+function within<T>(ms: number, outcome: Promise<T>, late: () => string): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Error(late())), ms);
+    outcome.finally(() => clearTimeout(timer)).then(resolve, reject);
   });
 }
 

@@ -57,7 +57,7 @@ function describe(seed: number, history: BrokerHistory, text: string): string {
     `seed ${seed}, operation ${history.counts.operations}:`,
     text,
     "the last events (milliseconds, who, what):",
-    ...history.lastLines.slice(-40),
+    ...history.lastLines,
     "repeat with: FLAGSTONE_SIM_SEED=" +
       `${seed} FLAGSTONE_SIM_SEEDS=1 npx vitest run --project sim test/sim/broker.test.ts`,
     `found in test/sim/${file}.test.ts`,

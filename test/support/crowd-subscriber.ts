@@ -235,7 +235,8 @@ export class CrowdSubscriber extends CrowdClient {
     const message = this.crowd.oracle.received(this.book, receipt);
     if (retain) {
       this.counts.retained++;
-      if (message !== undefined) this.onRetained(topic, message);
+      // One that is sent again may have been asked for long ago.
+      if (message !== undefined && !dup) this.onRetained(topic, message);
     }
     if (isNew && topic.startsWith("w/")) this.counts.wills++;
   }

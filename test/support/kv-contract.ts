@@ -325,6 +325,23 @@ export function kvContract(name: string, openRig: () => Promise<KvRig>): void {
       },
     );
 
+    raw(
+      "a store set aside is whole where it is now, and gone where it was",
+      async (driver, path) => {
+        const [from, to] = [`${path}/from`, `${path}/to`];
+        const kv = await driver.open(from);
+        await put(kv, { a: "1" });
+        expect(await code(driver.setAside(from, to))).toBe("KV_LOCKED");
+        await kv.close();
+        await driver.setAside(from, to);
+        await driver.setAside(from, `${path}/nothing`);
+        const [moved, anew] = [await driver.open(to), await driver.open(from)];
+        expect([await text(moved, "a"), await text(anew, "a")]).toEqual(["1", undefined]);
+        await moved.close();
+        await anew.close();
+      },
+    );
+
     raw("two stores do not see each other", async (driver, path) => {
       const [one, other] = [await driver.open(`${path}/one`), await driver.open(`${path}/other`)];
       await Promise.all([put(one, { a: "1" }), put(other, { a: "2" })]);

@@ -47,6 +47,7 @@ export type Received = {
   timeUs: number;
   filters: string[];
   shard: number;
+  ref: TtvRef;
 };
 
 /** A subscriber with a window that keeps what it got. */
@@ -79,7 +80,14 @@ export class Reader implements SubscriberPort<string> {
     const { topic, timeUs } = ttv;
     this.refs.push(ttv.ref);
     const value = ttv.frame.toString();
-    this.received.push({ topic, value, timeUs, filters: [...matches], shard: ttv.ref.shard });
+    this.received.push({
+      topic,
+      value,
+      timeUs,
+      filters: [...matches],
+      shard: ttv.ref.shard,
+      ref: ttv.ref,
+    });
     return true;
   }
 

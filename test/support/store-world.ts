@@ -93,7 +93,7 @@ export class StoreWorld {
   #readers: ReaderModel[] = [];
 
   constructor(seed: number | string) {
-    const sizes = seed.toString().endsWith("7") ? { writeBufferBytesMax: 96 * 1024 } : {};
+    const sizes = /[67]$/.test(seed.toString()) ? { writeBufferBytesMax: 96 * 1024 } : {};
     this.machine = new StoreMachine({
       seed,
       segmentBytes: 32 * 1024,

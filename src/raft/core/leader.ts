@@ -88,7 +88,10 @@ export function tickLeader(state: RaftState): void {
       becomeFollower(state, state.term);
       return;
     }
-    for (const peer of state.peers.values()) peer.active = false;
+    for (const peer of state.peers.values()) {
+      peer.active = false;
+      peer.joining = false;
+    }
   }
   tickSnapshots(state);
   if (state.heartbeatElapsed >= heartbeatTicks) sendHeartbeats(state);
@@ -110,9 +113,12 @@ export function leaveOffice(state: RaftState): void {
   becomeFollower(state, state.term);
 }
 
+// Until the first check after its entry a newcomer is left out: the quorum is that of the
+// configuration before it. Counting it as heard would keep in office a leader that hears nobody.
 function hearsQuorum(state: RaftState): boolean {
+  const settled = voters(state).filter((node) => state.peers.get(node)?.joining !== true);
   return quorumHolds(
-    voters(state),
+    settled,
     (node) => node === state.id || state.peers.get(node)?.active === true,
   );
 }

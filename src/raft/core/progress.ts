@@ -22,6 +22,8 @@ export type Progress = {
   nudge: boolean;
   /** Heard from since the last check of the quorum. */
   active: boolean;
+  /** Joined since then: its silence does not count yet. */
+  joining: boolean;
   snapshotElapsed: number;
   flights: Flight[];
   flightBytes: number;
@@ -43,6 +45,7 @@ export function createProgress(node: NodeId, next: number): Progress {
     probeSent: false,
     nudge: false,
     active: false,
+    joining: false,
     snapshotElapsed: 0,
     flights: [],
     flightBytes: 0,

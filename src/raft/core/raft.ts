@@ -134,9 +134,10 @@ export class Raft {
   /** The peer's log lost entries it had acknowledged: forgets what is known of it. */
   resetPeer(node: NodeId): void {
     const { peers, log } = this.#state;
-    if (!peers.has(node)) return;
+    const known = peers.get(node);
+    if (known === undefined) return;
     const peer = createProgress(node, log.lastIndex + 1);
-    peer.active = true;
+    peer.active = known.active;
     peers.set(node, peer);
   }
 

@@ -129,7 +129,7 @@ function sendAppend(state: RaftState, peer: Progress, entries: Entry[] | undefin
 
 function sendSnapshot(state: RaftState, peer: Progress): void {
   // A peer that is down would cost a snapshot per time-out: wait for a sign of life.
-  if (!peer.active) {
+  if (!peer.active && !peer.joining) {
     becomeProbe(peer, peer.next);
     return;
   }

@@ -53,8 +53,7 @@ export function appendOwn(state: RaftState, entry: Entry): void {
   state.configurations.add(entry.index, entry.configuration);
   const known = new Set(state.peers.keys());
   syncPeers(state);
-  // A newcomer gets one interval before its silence counts.
-  for (const peer of state.peers.values()) if (!known.has(peer.node)) peer.active = true;
+  for (const peer of state.peers.values()) if (!known.has(peer.node)) peer.joining = true;
 }
 
 function syncPeers(state: RaftState): void {

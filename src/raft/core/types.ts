@@ -48,8 +48,8 @@ export type MembershipEntry = EntryPosition & {
 export type Entry = EmptyEntry | CommandEntry | MembershipEntry;
 
 /**
- * What must survive a crash beside the log, in any order with it. `commit` may be written lazily; it
- * names only entries that were durable before it was handed out.
+ * What must survive a crash beside the log, in any order with it. `commit` may be written lazily;
+ * it names only entries that were durable before it was handed out.
  */
 export type HardState = {
   readonly term: number;

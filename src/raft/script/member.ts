@@ -1,8 +1,8 @@
 // One node of a scripted conversation: the core with a disk and a state machine in memory, whose
 // moments of persistence are the script's.
 //
-// Keeps: what `persist off` holds back is done in order by the first `ready` after `on`, and lost by
-// a crash; the state machine (index and texts) is part of the disk.
+// Keeps: what `persist off` holds back is done in order by the first `ready` after `on`, and lost
+// by a crash; the state machine (index and texts) is part of the disk.
 
 import { assert, assertPresent } from "../../base/index.ts";
 import { Raft } from "../core/raft.ts";

@@ -271,10 +271,15 @@ class Simulation {
       this.#healedIndex = raft.lastIndex;
       return undefined;
     }
-    return commit < this.#healedIndex ? undefined : { id: leader.id, term };
+    if (commit < this.#healedIndex) return undefined;
+    // Once more at the next look: a hand-over from before the healing may still be on its way.
+    const again = this.#seenTerm === term;
+    this.#seenTerm = term;
+    return again ? { id: leader.id, term } : undefined;
   }
 
   #healedIndex = 0;
+  #seenTerm = 0;
 
   #newestLeader(): SimHost | undefined {
     let newest: SimHost | undefined;

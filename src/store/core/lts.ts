@@ -89,6 +89,10 @@ export class Lts {
     return this.#trie.sizeBytes;
   }
 
+  get streams(): Iterable<number> {
+    return this.#trie.streams();
+  }
+
   /** Topics whose place is remembered. */
   get cachedCount(): number {
     return this.#cache.size;
@@ -208,6 +212,11 @@ export class Lts {
       const next = word === "+" ? node.plus : node.children?.get(word);
       node = next ?? this.#add(this.#trie.nextEdge(node, word));
     }
+  }
+
+  /** No topic will be placed here any more: what is remembered of them is let go. */
+  forgetPlaces(): void {
+    this.#cache.clear();
   }
 
   /** Root nodes, for those who walk the trie without changing it. */

@@ -63,7 +63,9 @@ export class MapShard implements MapShardFace, ShardMachine {
     ...{ commit: (commit) => this.#commit(commit), afterConflict: () => this.#afterConflict() },
     readUs: () => this.appliedUs,
   });
-  #onApplied: Array<() => void> = [];
+  /** Those who wait for what was proposed when they came, in order. */
+  readonly #onApplied: Array<{ readonly untilUs: number; readonly resolve: () => void }> = [];
+  #proposedUs = 0;
   #pumping = false;
   #shard: Shard | undefined;
 
@@ -133,7 +135,8 @@ export class MapShard implements MapShardFace, ShardMachine {
   #afterConflict(): Promise<void> {
     this.counters.conflicts++;
     if (this.#proposed.size === 0 || this.shard.failure !== undefined) return Promise.resolve();
-    return new Promise((resolve) => this.#onApplied.push(resolve));
+    const untilUs = this.#proposedUs;
+    return new Promise((resolve) => this.#onApplied.push({ untilUs, resolve }));
   }
 
   // -------------------------------------------------------------- deciding
@@ -222,9 +225,11 @@ export class MapShard implements MapShardFace, ShardMachine {
       encode: (writer: ByteWriter) => encodeWrites(writer, writes),
     };
     const timeUs = this.shard.cook(item, (error) => {
-      if (error !== undefined) this.dispatch();
+      // Nothing more will be applied: whoever waits for it goes on, and meets the failure.
+      if (error !== undefined) this.dispatch(Number.MAX_SAFE_INTEGER);
       done(error, error === undefined ? timeUs : 0);
     });
+    this.#proposedUs = timeUs;
     for (const { key, value } of writes) {
       const bytes = value === undefined ? undefined : Buffer.from(value);
       this.#proposed.set(key, { timeUs, value: bytes });
@@ -284,11 +289,12 @@ export class MapShard implements MapShardFace, ShardMachine {
     }
   }
 
-  dispatch(): void {
-    if (this.#onApplied.length === 0) return;
-    const waiting = this.#onApplied;
-    this.#onApplied = [];
-    for (const resolve of waiting) resolve();
+  dispatch(timeUs: number): void {
+    for (let first = this.#onApplied[0]; first !== undefined; first = this.#onApplied[0]) {
+      if (first.untilUs > timeUs) return;
+      this.#onApplied.shift();
+      first.resolve();
+    }
   }
 
   beforeReplay(): Promise<void> | undefined {

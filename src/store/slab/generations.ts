@@ -258,16 +258,16 @@ export class Generations {
     return this.#slabs.get(generation.number) ?? this.#openSealed(generation);
   }
 
+  /** The time decides: a rotation whose entry was lost leaves its TTVs to the generation before. */
   async fetch(ref: TtvRef): Promise<Ttv | undefined> {
-    const isReadable = (each: Generation): boolean => each.number === ref.generation;
-    const generation = this.#table.readable().find(isReadable);
-    if (generation === undefined) return undefined;
+    const generation = this.#table.place(ref.timeUs);
+    if (generation === "dropped" || generation === "none") return undefined;
     try {
-      const slab = this.#slabs.get(ref.generation) ?? (await this.#openSealed(generation));
+      const slab = this.#slabs.get(generation.number) ?? (await this.#openSealed(generation));
       return slab === undefined ? undefined : await fetchFrom(slab, ref);
     } catch (error) {
       // Dropped while it was read.
-      if (!this.#table.readable().some(isReadable)) return undefined;
+      if (this.#table.place(ref.timeUs) === "dropped") return undefined;
       throw error;
     }
   }
@@ -498,10 +498,21 @@ function isDamage(error: unknown): boolean {
 }
 
 async function fetchFrom(slab: LogSlab, ref: TtvRef): Promise<Ttv | undefined> {
-  const found = await slab.next(ref.stream, ref.timeUs - 1);
+  const found = await fetchOf(slab, ref.stream, ref.timeUs);
+  if (found !== undefined) return found;
+  // After a loss its topic may have been learned anew, under another stream.
+  for (const stream of slab.lts.streams) {
+    const elsewhere = await fetchOf(slab, stream, ref.timeUs);
+    if (elsewhere !== undefined) return elsewhere;
+  }
+  return undefined;
+}
+
+async function fetchOf(slab: LogSlab, stream: number, timeUs: number): Promise<Ttv | undefined> {
+  const found = await slab.next(stream, timeUs - 1);
   if (found === undefined) return undefined;
-  const batch = found.kind === "memory" ? found.batch : await slab.read(ref.stream, found.row);
-  const at = indexAfter(batch, ref.timeUs - 1);
-  if (at >= batch.count || batch.timeUs(at) !== ref.timeUs) return undefined;
-  return ttvAt(batch, slab.structureOf(ref.stream), at);
+  const batch = found.kind === "memory" ? found.batch : await slab.read(stream, found.row);
+  const at = indexAfter(batch, timeUs - 1);
+  if (at >= batch.count || batch.timeUs(at) !== timeUs) return undefined;
+  return ttvAt(batch, slab.structureOf(stream), at);
 }

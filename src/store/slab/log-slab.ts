@@ -121,6 +121,7 @@ export class LogSlab implements SlabSource {
   end(toUs: number): void {
     this.untilUs = toUs - 1;
     this.sealAll();
+    this.lts.forgetPlaces();
   }
 
   /** Everything sealed before the call is in the stores. @throws STORE_CLOSED. */

@@ -26,8 +26,9 @@ export type TopicWrite = { readonly record: LtsRecord; readonly timeUs: number }
 
 /** Folders of the two stores in a slab's folder. */
 export const storeNames = ["blocks", "index"] as const;
-const blocksWriteBufferBytes = 16 * 1024 * 1024;
-const indexWriteBufferBytes = 2 * 1024 * 1024;
+/** Decoded blocks are cached above; LevelDB's own caches are per store, and many may be open. */
+const blocksOptions = { writeBufferBytes: 16 * 1024 * 1024, cacheBytes: 512 * 1024 };
+const indexOptions = { writeBufferBytes: 2 * 1024 * 1024, cacheBytes: 1024 * 1024 };
 
 type Pair = { readonly blocks: DurableKv; readonly index: DurableKv };
 
@@ -158,8 +159,8 @@ export class SlabStores {
 async function openPair(path: string, parts: DurableKvParts): Promise<Pair> {
   const [first, second] = storeNames;
   const opened = await Promise.allSettled([
-    DurableKv.open(joinPath(path, first), { writeBufferBytes: blocksWriteBufferBytes }, parts),
-    DurableKv.open(joinPath(path, second), { writeBufferBytes: indexWriteBufferBytes }, parts),
+    DurableKv.open(joinPath(path, first), blocksOptions, parts),
+    DurableKv.open(joinPath(path, second), indexOptions, parts),
   ]);
   const [blocks, index] = opened.map((one) => (one.status === "fulfilled" ? one.value : undefined));
   if (blocks !== undefined && index !== undefined) return { blocks, index };

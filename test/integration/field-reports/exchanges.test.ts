@@ -181,6 +181,34 @@ test.each(momentsMs.map((ms, index) => [ms, index % 2 === 0 ? 4 : 5] as const))(
   },
 );
 
+/** Milliseconds between the sending of PUBLISH and the kill: the broker is at work on it. */
+const earlyMomentsMs = isLong ? Array.from({ length: 31 }, (_, ms) => ms) : [0, 2, 5, 10, 20];
+
+test.each(earlyMomentsMs.map((ms, index) => [ms, index % 2 === 0 ? 5 : 4] as const))(
+  "R21: killed %i ms after it was sent a QoS 2 message is delivered once (level %i)",
+  async (delayMs, level) => {
+    const form = formOf(level);
+    const s = new Receiver();
+    s.attach(await subscribed(level, 2));
+    const p = await resume(`p ${name}`, level);
+    p.send(form(name, "once", { qos: 2, id: 7 }));
+    await pause(delayMs);
+    await broker.restart("kill");
+    s.attach(await resume(`s ${name}`, level));
+    const again = await resume(`p ${name}`, level);
+    again.send(form(name, "once", { qos: 2, id: 7, dup: true }));
+    await again.expectBytes(pubrec(7));
+    again.send(pubrel(7));
+    await again.expectBytes(pubcomp(7));
+    again.send(form(name, "behind", { qos: 1, id: 8 }));
+    await again.expectBytes(puback(8));
+    await s.until(2);
+    await pause(50);
+    const exchanges = s.arrivals.filter(({ isRepeat }) => !isRepeat).map(({ text }) => text);
+    expect(exchanges).toEqual(["once", "behind"]);
+  },
+);
+
 const silenceMs = isLong ? 120_000 : 5000;
 
 test.each([true, false])(

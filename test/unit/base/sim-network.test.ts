@@ -126,6 +126,18 @@ test("the same seed cuts the same chunks, another seed others", async () => {
   expect(await chunks(9)).not.toBe(await chunks(10));
 });
 
+test("deliveries are whole where cuts are made rare", async () => {
+  const random = new SeededRandom(4);
+  const clock = new SimClock({ random: random.split("clock") });
+  const network = new SimNetwork({ clock, random, cutEvery: 1_000_000 });
+  const { client, server } = await connected(clock, network);
+  for (let n = 1; n <= 10; n++) {
+    client.connection.write(Buffer.alloc(n));
+    await clock.advance(10);
+  }
+  expect(server.views.map((view) => view.length)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+});
+
 class Heard implements ConnectionHandlers {
   text = "";
   readonly views: Buffer[] = [];

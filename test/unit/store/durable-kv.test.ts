@@ -26,10 +26,17 @@ test("a batch that fails is written again after the store was opened again", asy
 test("two writers that meet one failure open the store again once and keep their order", async () => {
   const bench = new KvBench(2);
   const kv = await bench.openKv();
+  const { open } = bench.driver;
+  let opens = 0;
+  bench.driver.open = (path, options) => {
+    opens++;
+    return open.call(bench.driver, path, options);
+  };
   bench.driver.inject({ on: "write", fails: "EIO" });
   const first = kv.write((batch) => batch.put(key, Buffer.from("1")));
   const second = kv.write((batch) => batch.put(key, Buffer.from("2")));
   await bench.run(Promise.all([first, second]));
+  expect(opens).toBe(1);
   expect((await bench.run(kv.get(key)))?.toString()).toBe("2");
 });
 

@@ -155,13 +155,15 @@ describe("rows", () => {
   });
 
   test("an opening that a checkpoint overtakes sees what it wrote", async () => {
-    const { kv, store, table } = await bench();
+    const kv = new KvBench(1);
+    const store = await kv.openShardStore();
+    const table = new EvidenceTable(store);
     // Replayed: nobody has it open.
     for (let id = 1; id <= 1500; id++) table.applyTaken(item(id));
-    const addRows = table.capture();
+    kv.driver.inject({ on: "read", delayMs: 50, times: Number.POSITIVE_INFINITY });
     const opening = table.open("p", claim);
-    const commit = store.commit({ index: 1, timeUs: 1, epoch: 1, recoveries: [] }, addRows);
-    await kv.run(commit.then(() => table.finish(true)));
+    await kv.clock.advance(1);
+    await kv.save(store, table);
     await kv.run(opening);
     expect(table.list("p", claim)).toHaveLength(1500);
   });

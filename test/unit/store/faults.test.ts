@@ -153,6 +153,31 @@ describe("closing", () => {
   });
 });
 
+describe("a start that fails", () => {
+  test("frees every store, so that the next one in this process succeeds", async () => {
+    for (const path of ["messages/s0005/g00000001/index", "messages/s0004/store", "state"]) {
+      const m = new StoreMachine({ seed: 13, store: { shards: 2 } });
+      const first = await m.boot();
+      await put(m, first.store, "a");
+      await m.clock.complete(first.store.checkpoint());
+      await m.stop(first);
+      m.kv.inject({ on: "open", path, fails: "EIO" });
+      const opening = m.open();
+      if (path === "state") {
+        await expect(m.clock.complete(opening)).rejects.toMatchObject({ code: "KV_FAILED" });
+      } else {
+        const { store } = await m.clock.complete(opening);
+        await expect(m.clock.complete(store.start())).rejects.toMatchObject({ code: "KV_FAILED" });
+        await m.clock.complete(store.close());
+      }
+      const next = await m.boot();
+      const reader = new Reader(next.store, ["#"], new Map());
+      await m.clock.advance(100);
+      expect(reader.values).toEqual(["x"]);
+    }
+  });
+});
+
 describe("the write gate", () => {
   test("refuses at the brim, seals what is open, and opens again by itself", async () => {
     const m = oneShard(9, { writeBufferBytesMax: 64 * 1024 });

@@ -79,3 +79,20 @@ test("a filter counted again after its row was removed is scanned for, never tak
   store = await boot(m, ["a"]);
   expect(lastMatch(store, "a")).toBeGreaterThanOrEqual(lateUs);
 });
+
+test("a filter counted again is known exactly after the next checkpoint", async () => {
+  const m = new StoreMachine({ seed: 5, store: { shards: 1 } });
+  let store = await boot(m, ["a"]);
+  await put(m, store, "a");
+  store.interest.remove("a");
+  await m.clock.complete(store.checkpoint());
+  store.interest.add("a", store.tail());
+  const boundUs = lastMatch(store, "a");
+  for (let n = 0; n < 2; n++) {
+    await put(m, store, "b");
+    await m.clock.complete(store.checkpoint());
+  }
+  m.kill();
+  store = await boot(m, ["a"]);
+  expect(lastMatch(store, "a")).toBe(boundUs);
+});

@@ -84,6 +84,25 @@ describe("transactions", () => {
     expect(runs).toBe(8);
   });
 
+  test("a transaction that met many writes on their way reads again when all are applied", async () => {
+    const { m, shard } = await boot();
+    let runs = 0;
+    const counting = shard.transact(async (tx) => {
+      runs++;
+      const entry = await tx.get("a");
+      if (runs === 1) {
+        for (let n = 0; n < 30; n++) {
+          shard.write([{ key: "a", value: text(String(n)) }], [], () => undefined);
+          await new Promise<void>((resolve) => m.clock.soon(resolve));
+        }
+      }
+      tx.put("seen", entry?.value ?? text("none"));
+    });
+    await m.clock.complete(counting);
+    expect(runs).toBe(2);
+    expect((await m.clock.complete(shard.get("seen")))?.value.toString()).toBe("29");
+  });
+
   test("preconditions are decided against what is proposed, also without a read", async () => {
     const { m, shard } = await boot();
     const create = (): Promise<unknown> =>

@@ -48,6 +48,15 @@ describe("a broker process", () => {
     });
   });
 
+  test("that was ready in time is left alone when that time has passed", async () => {
+    await withTemporaryFolder(async (folder) => {
+      const readyWithinMs = 3000;
+      await using broker = await startBroker({ main, dataDir: folder, readyWithinMs });
+      const passed = new Promise((resolve) => setTimeout(resolve, readyWithinMs + 200, "passed"));
+      expect(await Promise.race([broker.exited, passed])).toBe("passed");
+    });
+  });
+
   test("that ignores SIGTERM is killed, and that is an error", async () => {
     await withTemporaryFolder(async (folder) => {
       const broker = await startBroker({ main, dataDir: folder, ...withFault("deaf") });

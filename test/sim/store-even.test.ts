@@ -1,0 +1,3 @@
+import { testHistories } from "../support/store-histories.ts";
+
+testHistories(0);

@@ -1,0 +1,72 @@
+// The store on a real disk with real LevelDB: what the simulated twins stand for.
+
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { nodeDisk, silentLogger, systemClock, systemRandom } from "../../../src/base/index.ts";
+import { createClassicDriver } from "../../../src/kv/index.ts";
+import { defaultLogSettings, openLog } from "../../../src/log/index.ts";
+import { type LocalStore, openStore, storeSettingsDefault } from "../../../src/store/index.ts";
+import { append, appendRequest, Reader } from "../../support/store-calls.ts";
+import { withTemporaryFolder } from "../../support/temporary-folder.ts";
+
+const common = {
+  disk: nodeDisk,
+  clock: systemClock,
+  random: systemRandom,
+  logger: silentLogger,
+};
+
+async function open(dir: string): Promise<{ store: LocalStore; close: () => Promise<void> }> {
+  const settings = { ...defaultLogSettings, segmentBytes: 256 * 1024, zeroFillBytes: 64 * 1024 };
+  const log = await openLog(settings, common, join(dir, "log"));
+  await nodeDisk.makeDir(join(dir, "db"));
+  const store = await openStore(
+    {
+      ...storeSettingsDefault,
+      ...{ shards: 1, dir: join(dir, "db"), quarantineDir: join(dir, "quarantine") },
+    },
+    { ...common, kv: createClassicDriver({ disk: nodeDisk }), log },
+  );
+  await store.start();
+  const close = async (): Promise<void> => {
+    await store.close();
+    await log.close();
+  };
+  return { store, close };
+}
+
+/** Looks again and again, for what nobody tells. */
+function until(isDone: () => boolean): Promise<void> {
+  return new Promise((resolve) => {
+    const look = (): void => {
+      if (isDone()) resolve();
+      else systemClock.schedule(1, look);
+    };
+    look();
+  });
+}
+
+test("a slab whose files are damaged is set aside, the others are read", () =>
+  withTemporaryFolder(async (folder) => {
+    const { store, close } = await open(folder);
+    for (let g = 1; g <= 3; g++) {
+      for (let n = 0; n < 3; n++) await append(store, appendRequest(`t/${n}`, `${g}-${n}`));
+      await store.rotate();
+    }
+    await close();
+    const index = join(folder, "db/messages/s0003/g00000002/index");
+    for (const name of readdirSync(index)) {
+      if (!name.startsWith("MANIFEST")) continue;
+      const path = join(index, name);
+      writeFileSync(path, readFileSync(path).fill(0x55, 8));
+    }
+    const again = await open(folder);
+    const reader = new Reader(again.store, ["#"], new Map());
+    await until(() => reader.values.length === 6);
+    expect(reader.values).toEqual(["1-0", "1-1", "1-2", "3-0", "3-1", "3-2"]);
+    expect(reader.missedReports).toMatchObject([{ count: 3, reason: "damaged" }]);
+    const quarantine = join(folder, "quarantine");
+    await until(() => existsSync(quarantine) && readdirSync(quarantine).length === 2);
+    await again.close();
+  }));
