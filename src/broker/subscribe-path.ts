@@ -41,6 +41,10 @@ type RequestedFilter = SubscribeRequest["filters"][number];
 
 export class SubscribePath {
   readonly #parts: SubscribePathParts;
+  /** The last request under way that names a filter. */
+  readonly #lastAsked = new Map<string, object>();
+  /** Subscribed by a request that was answered as a failure. */
+  readonly #unwanted = new Set<string>();
   #underWay = 0;
 
   constructor(parts: SubscribePathParts) {
@@ -69,13 +73,19 @@ export class SubscribePath {
       return;
     }
     this.#begin();
+    for (const { filter } of wanted) this.#lastAsked.set(filter, request);
     waitFor(this.#parts.clock, this.#parts.settings.subscribeWaitMs, session.subscribe(wanted), {
       value: (results) => {
+        for (const { subscription } of results.filter(isGranted)) {
+          this.#unwanted.delete(subscription.filter);
+        }
+        this.#forget(request, wanted);
         answer(results.map((result) => result.reasonCode));
         session.sendRetained(results.filter(isGranted));
         this.#end();
       },
       error: (error) => {
+        this.#forget(request, wanted);
         this.#failed("subscribe", error);
         answer(wanted.map(() => reason.implementationSpecificError));
       },
@@ -83,7 +93,10 @@ export class SubscribePath {
         this.#late("subscribe");
         answer(wanted.map(() => reason.implementationSpecificError));
       },
-      valueAfter: (results) => this.#takeBack(results),
+      valueAfter: (results) => {
+        this.#takeBack(request, results);
+        this.#forget(request, wanted);
+      },
     });
   }
 
@@ -128,13 +141,26 @@ export class SubscribePath {
     return settings.denySubscribeCode;
   }
 
-  #takeBack(results: readonly SubscribeResult[]): void {
-    const made = results.filter((result) => isGranted(result) && result.isNew);
-    if (made.length === 0) return;
+  /** Not what a later request asks for too: its own answer says what becomes of that. */
+  #takeBack(request: SubscribeRequest, results: readonly SubscribeResult[]): void {
+    const granted = results.filter(isGranted);
+    for (const { subscription, isNew } of granted) {
+      if (isNew) this.#unwanted.add(subscription.filter);
+    }
+    const filters = granted
+      .map(({ subscription }) => subscription.filter)
+      .filter((filter) => this.#lastAsked.get(filter) === request && this.#unwanted.delete(filter));
+    if (filters.length === 0) return;
     const { session, client, log } = this.#parts;
-    session.unsubscribe(made.map(({ subscription }) => subscription.filter)).catch((error) => {
+    session.unsubscribe(filters).catch((error) => {
       log.warn("broker.subscribe_not_taken_back", { clientId: client.clientId, error });
     });
+  }
+
+  #forget(request: SubscribeRequest, wanted: readonly Subscription[]): void {
+    for (const { filter } of wanted) {
+      if (this.#lastAsked.get(filter) === request) this.#lastAsked.delete(filter);
+    }
   }
 
   #begin(): void {

@@ -3,7 +3,8 @@
 //
 // Decisions are made in call order against `proposed` (decided, not yet durable) over the slab's
 // applied state; a decision that needs a key which is only on disk waits for it, and later ones
-// wait behind it. Replay is idempotent: every item holds absolute values.
+// wait behind it, but for writes without conditions to other keys. Replay is idempotent: every item
+// holds absolute values.
 
 import {
   assertPresent,
@@ -158,12 +159,30 @@ export class MapShard implements MapShardFace, ShardMachine {
       decision.done(error, 0);
       return;
     }
-    if (this.#queue.length === 0 && decision.needs.every((key) => this.#peek(key) !== undefined)) {
+    if (this.#waitsForNobody(decision) && this.#areKnown(decision.needs)) {
       this.#decide(decision, nothingLoaded);
       return;
     }
     this.#queue.push(decision);
     if (!this.#pumping) void this.#pump();
+  }
+
+  /**
+   * A write without conditions passes those that wait for the disk, unless they share a key: a
+   * retained put must be in the log before the message that its caller appends next.
+   */
+  #waitsForNobody({ needs, writes }: Decision): boolean {
+    if (this.#queue.length === 0) return true;
+    if (needs.length > 0) return false;
+    const keys = new Set(writes.map(({ key }) => key));
+    return !this.#queue.some(
+      (other) =>
+        other.needs.some((key) => keys.has(key)) || other.writes.some(({ key }) => keys.has(key)),
+    );
+  }
+
+  #areKnown(keys: readonly string[]): boolean {
+    return keys.every((key) => this.#peek(key) !== undefined);
   }
 
   #writesError(writes: readonly MapWrite[]): CodedError | undefined {

@@ -75,6 +75,22 @@ describe("SUBSCRIBE", () => {
     expect(world.broker.counters.subscribesLate).toBe(1);
   });
 
+  test("a SUBSCRIBE that came too late does not take back what was asked for again", async () => {
+    const world = await BrokerWorld.start({ store: { commitMs: 6_000 } });
+    const c = await world.dial();
+    c.connect("c", durable);
+    await world.advance(7_000);
+    const busy = await world.dial();
+    busy.connect("busy", durable);
+    await world.advance(100);
+    c.say(subscribing(["a"], {}, 3));
+    await world.advance(10_500);
+    c.say(subscribing(["a"], {}, 4));
+    await world.advance(60_000);
+    expect(c.take()).toEqual(["connack 0x00", "suback #3 0x83", "suback #4 0x01"]);
+    expect(world.store.interest.wants("a")).toBe(true);
+  });
+
   test("a client with too many SUBSCRIBEs under way is not read until some are done", async () => {
     const world = await BrokerWorld.start({
       settings: { subscribesMax: 2 },

@@ -161,6 +161,26 @@ describe("guards", () => {
     expect(results.map(({ status }) => status)).toEqual(["fulfilled", "rejected"]);
   });
 
+  test("a write without conditions passes guards that wait for the disk, not those on its key", async () => {
+    const m = new StoreMachine({ seed: 7 });
+    const first = (await m.boot()).store;
+    const key = "s";
+    const firstUs = await m.clock.complete(write(first.state("owner"), key, "1"));
+    await m.clock.complete(first.checkpoint());
+    m.kill();
+    const shard = (await m.boot()).store.state("owner");
+    const guards = [{ key, timeUs: firstUs }];
+    const [guardedUs, otherUs, sameUs] = await m.clock.complete(
+      Promise.all([
+        write(shard, "x", "2", guards),
+        write(shard, "retained/t", "3"),
+        write(shard, key, "4"),
+      ]),
+    );
+    expect(otherUs).toBeLessThan(guardedUs);
+    expect(sameUs).toBeGreaterThan(guardedUs);
+  });
+
   test("guards on more data than the cache holds are decided all the same", async () => {
     const { m, shard } = await boot();
     const guards: Array<{ key: string; timeUs: number }> = [];
