@@ -14,7 +14,7 @@ export async function conditions(dir) {
     cpu: cpus()[0]?.model ?? "unknown",
     cores: cpus().length,
     memoryGib: Math.round(totalmem() / 2 ** 30),
-    kernel: release(),
+    kernel: release().split(".").slice(0, 2).join("."),
     fileSystem: type,
     loadBefore: loadNow(),
   };
