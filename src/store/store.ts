@@ -6,6 +6,7 @@
 
 import {
   assertPresent,
+  type Cancel,
   type Clock,
   Closer,
   type CodedError,
@@ -208,8 +209,8 @@ export class LocalStore implements Store {
     return this.#logOf(publisher).openWriter(name);
   }
 
-  onceWritable(listener: () => void): void {
-    this.#gate.onceWritable(listener);
+  onceWritable(listener: () => void): Cancel {
+    return this.#gate.onceWritable(listener);
   }
 
   tail(): Map<ShardNumber, number> {
