@@ -230,6 +230,25 @@ describe("the write gate", () => {
   });
 });
 
+test("retained values that the disk does not take count against the write buffer", async () => {
+  const m = oneShard(12, { writeBufferBytesMax: 100_000 });
+  const { store } = await m.boot();
+  const heal = m.kv.inject({ on: "write", path: "map", fails: "EIO", times: Infinity });
+  const put = (value: number): Promise<void> =>
+    new Promise((resolve) => {
+      const writes = [{ key: `retained/${value % 50}`, value: Buffer.alloc(5_000, value) }];
+      store.state("owner").write(writes, [], () => resolve());
+    });
+  for (let n = 0; n < 15; n++) await m.clock.complete(put(n));
+  expect(store.refusal).toBeUndefined();
+  for (let n = 15; n < 25; n++) await m.clock.complete(put(n));
+  expect(store.refusal?.code).toBe("STORE_WRITE_BUFFER_FULL");
+  heal();
+  await m.clock.complete(new Promise<void>((resolve) => store.onceWritable(resolve)), 20_000);
+  for (let n = 0; n < 100; n++) await m.clock.complete(put(n));
+  expect(store.refusal).toBeUndefined();
+});
+
 test("a gate calls whoever waits once, and not those who went away", async () => {
   const clock = new SimClock();
   const log = { failure: undefined, full: true, pendingBytes: 0 };
