@@ -81,7 +81,10 @@ function appendFor(store: LocalStore, streams: number): Promise<number> {
         return;
       }
       while (sent - acked < outstandingMax) {
-        if (store.refusal !== undefined) return store.onceWritable(more);
+        if (store.refusal !== undefined) {
+          store.onceWritable(more);
+          return;
+        }
         store.append(requestFor(sent++, streams), (error) => {
           if (error !== undefined) return reject(error);
           acked++;

@@ -191,6 +191,31 @@ export class Broker implements ConnectionOwner {
     await Promise.race([this.#empty(), sleep(clock, lingerMs)]);
     for (const connection of this.#connections) connection.destroy();
     await Promise.race([this.#parts.path.idle(), sleep(clock, lingerMs)]);
+    await this.#closeSessions();
+  }
+
+  /**
+   * Waits for what sessions write, however slow it goes, but not for a store that takes nothing: a
+   * full volume may stay full. To the next start those sessions ended without notice.
+   */
+  async #closeSessions(): Promise<void> {
+    const { clock, store, logger } = this.#components;
+    const { lingerMs } = this.#settings;
+    let isDone = false;
+    const closing = this.#letSessionsGo().then(() => {
+      isDone = true;
+    });
+    while (!isDone) {
+      await Promise.race([closing, sleep(clock, lingerMs)]);
+      const { refusal } = store;
+      if (isDone || refusal === undefined || refusal.kind === "retry") continue;
+      closing.catch(() => undefined); // nobody waits for it any more
+      logger.warn("broker.sessions_left_open", { reason: refusal.message });
+      return;
+    }
+  }
+
+  async #letSessionsGo(): Promise<void> {
     while (this.#detaching.size > 0) await Promise.all(this.#detaching);
     await this.sessions.close();
   }

@@ -90,6 +90,7 @@ export class PublishQueue {
   /** The store takes no writes of this client since then. */
   #refusedSinceMs: number | undefined;
   #cancelDeadline: Cancel | undefined;
+  #cancelWait: Cancel | undefined;
   #idleWaiters: Array<() => void> = [];
 
   constructor(owner: PublishOwner, parts: PublishQueueParts) {
@@ -379,9 +380,9 @@ export class PublishQueue {
     if (!this.#awaitsStore) {
       this.#awaitsStore = true;
       if (path.store.refusal === undefined) {
-        clock.schedule(retryMs, () => this.#resume());
+        this.#cancelWait = clock.schedule(retryMs, () => this.#resume());
       } else {
-        path.store.onceWritable(() => {
+        this.#cancelWait = path.store.onceWritable(() => {
           this.#refusedSinceMs = undefined;
           this.#resume();
         });
@@ -461,6 +462,7 @@ export class PublishQueue {
     const { path, inbox } = this.#parts;
     this.#cancelDeadline?.();
     this.#cancelDeadline = undefined;
+    this.#cancelWait?.();
     path.unregister(this.#owner.client.clientId, this);
     inbox.close();
   }

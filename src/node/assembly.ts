@@ -5,7 +5,15 @@
 // that fails there costs nothing but replay at the next start. The first failure of log or store
 // is the node's.
 
-import { Closer, type CodedError, isCodedError, type Logger, toError } from "../base/index.ts";
+import {
+  type Clock,
+  Closer,
+  type CodedError,
+  isCodedError,
+  type Logger,
+  sleep,
+  toError,
+} from "../base/index.ts";
 import { createBroker } from "../broker/index.ts";
 import { openLog } from "../log/index.ts";
 import { createSessions } from "../session/index.ts";
@@ -52,7 +60,7 @@ async function assembleRooms(context: AssembleContext, closer: Closer): Promise<
     }),
   );
   // Closed before the store: everything taken by then has come to rest.
-  closer.defer(() => (isFailed ? undefined : lastCheckpoint(store, logger)));
+  closer.defer(() => (isFailed ? undefined : lastCheckpoint(store, clock, logger)));
   const broker = createBroker(brokerSettings(settings), {
     ...{ network, clock, random, logger, store },
     createSessions: (ports) =>
@@ -72,9 +80,16 @@ function codedError(error: Error): CodedError {
   return isCodedError(error) ? error : nodeErrors.failed({ reason: error.message }, error);
 }
 
-async function lastCheckpoint(store: LocalStore, logger: Logger): Promise<void> {
+/** On a full volume it would wait for space; closing the store ends it. */
+const lastCheckpointMsMax = 10_000;
+
+async function lastCheckpoint(store: LocalStore, clock: Clock, logger: Logger): Promise<void> {
   try {
-    await store.checkpoint();
+    const taken = store.checkpoint().then(() => true);
+    const isLate = sleep(clock, lastCheckpointMsMax).then(() => false);
+    if (await Promise.race([taken, isLate])) return;
+    taken.catch(() => undefined); // told below
+    logger.warn("node.last_checkpoint_left", { waitedMs: lastCheckpointMsMax });
   } catch (error) {
     logger.warn("node.last_checkpoint_failed", { error: toError(error) });
   }

@@ -222,8 +222,13 @@ export class DurableSession
   offer(ttv: DeliverableTtv, matches: readonly Subscription[]): boolean {
     if (this.#stopped) return false;
     this.#offering = true;
-    const taken = this.#take(ttv, matches);
-    this.#offering = false;
+    let taken: boolean;
+    try {
+      taken = this.#take(ttv, matches);
+    } finally {
+      // A fault is the store's to count: it offers again later, and must find the session as before.
+      this.#offering = false;
+    }
     if (!taken) this.#liveWaits = true;
     else this.#cursor.set(ttv.ref.shard, ttv.timeUs);
     if (this.#reservation.wanted) this.#changed(this.#reservation.urgent);
@@ -461,11 +466,14 @@ export class DurableSession
       return;
     }
     this.#pumping = true;
-    do {
-      this.#pumpAgain = false;
-      this.#pumpOnce();
-    } while (this.#pumpAgain && !this.#stopped);
-    this.#pumping = false;
+    try {
+      do {
+        this.#pumpAgain = false;
+        this.#pumpOnce();
+      } while (this.#pumpAgain && !this.#stopped);
+    } finally {
+      this.#pumping = false;
+    }
   }
 
   #pumpOnce(): void {

@@ -88,7 +88,14 @@ export class SessionRegistry implements Sessions {
     this.counters = createSessionCounters();
     this.#phase = components.phase ?? (() => undefined);
     this.#timeline = new Timeline(clock, settings.restartGraceMs);
-    const retained = new RetainedStore(store, () => clock.wallUs());
+    const retained = new RetainedStore(
+      store,
+      () => clock.wallUs(),
+      (key, error) => {
+        this.counters.recordsCorrupt++;
+        logger.error("session.record_corrupt", { key, error });
+      },
+    );
     this.retained = retained;
     this.#context = {
       store,

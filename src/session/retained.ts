@@ -4,7 +4,7 @@
 // Reading with a filter goes shard by shard in key order; a position is "<shard index>:<topic>", so
 // a job can go on after a restart. Pages are as large as the store makes them, never unbounded.
 
-import type { CodedError } from "../base/index.ts";
+import { type CodedError, isCodedError } from "../base/index.ts";
 import type { MapEntry, MapShard, Store, Ttv } from "../store/index.ts";
 import { hasWildcard } from "../topic/index.ts";
 import type { Retained } from "./api.ts";
@@ -30,11 +30,17 @@ export type RetainedPage = {
 export class RetainedStore implements Retained {
   readonly #store: Store;
   readonly #nowUs: () => number;
+  readonly #onCorrupt: (key: string, error: CodedError) => void;
 
-  /** `nowUs`: wall clock, for expiries. */
-  constructor(store: Store, nowUs: () => number) {
+  /** `nowUs`: wall clock, for expiries. `onCorrupt` hears of each entry that is passed over. */
+  constructor(
+    store: Store,
+    nowUs: () => number,
+    onCorrupt: (key: string, error: CodedError) => void,
+  ) {
     this.#store = store;
     this.#nowUs = nowUs;
+    this.#onCorrupt = onCorrupt;
   }
 
   put(message: Ttv, isEmpty: boolean, done: (error: CodedError | undefined) => void): void {
@@ -98,12 +104,23 @@ export class RetainedStore implements Retained {
     const nowUs = this.#nowUs();
     const entries: RetainedEntry[] = [];
     for (const entry of found) {
-      const message = messageOf(entry);
-      if (isExpired(message, nowUs)) continue;
+      const message = this.#readable(entry);
+      if (message === undefined || isExpired(message, nowUs)) continue;
       const position = formatPosition(index, message.topic);
       entries.push({ message, position, shard: shard.number });
     }
     return entries;
+  }
+
+  /** One damaged entry must not keep its readers from all the others. */
+  #readable(entry: MapEntry): Ttv | undefined {
+    try {
+      return messageOf(entry);
+    } catch (error) {
+      if (!isCodedError(error) || error.kind !== "corrupt") throw error;
+      this.#onCorrupt(entry.key, error);
+      return undefined;
+    }
   }
 }
 

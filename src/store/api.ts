@@ -5,7 +5,7 @@
 // order. Positions are commit times: position p of a shard means "everything with time <= p is
 // done". A shard is named by its log number (`ShardNumber`), unique in a data directory for ever.
 
-import type { CodedError } from "../base/index.ts";
+import type { Cancel, CodedError } from "../base/index.ts";
 
 export type ShardNumber = number;
 
@@ -263,8 +263,8 @@ export interface Store {
   openWriter(name: string, publisher: string): Promise<number>;
   /** Why appends would not be taken now: full disk, quota, write buffer at its brim, failure. */
   readonly refusal: CodedError | undefined;
-  /** Calls back once when `refusal` has become undefined. */
-  onceWritable(listener: () => void): void;
+  /** Calls back once when `refusal` has become undefined, unless it is cancelled before. */
+  onceWritable(listener: () => void): Cancel;
   /** Applied commit time of every log shard: where a new filter starts. */
   tail(): Map<ShardNumber, number>;
 

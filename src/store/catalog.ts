@@ -23,11 +23,6 @@ const formatVersion = 1;
 const prefix = "database/";
 const nextNumberKey = "next_shard_number";
 
-export async function listDatabases(meta: MapShard): Promise<DatabaseRecord[]> {
-  const entries = await meta.list(prefix, { countMax: 10_000 });
-  return entries.map((entry) => parseRecord(entry.key.slice(prefix.length), entry.value));
-}
-
 /** The database of that name, created when it does not exist. */
 export async function ensureDatabase(
   meta: MapShard,

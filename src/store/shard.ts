@@ -203,6 +203,8 @@ export class Shard {
     this.#waiting.push({ index: log.lastIndex + 1, dones: entry.dones, told: 0 });
     this.counters.entriesProposed++;
     log.propose(entryKind.items, entryVersion, entry.writer.finish());
+    // A log that had failed before says nothing more of what it is given.
+    if (this.#failure !== undefined) this.#tellAll(this.#failure);
   }
 
   /** Takes nothing more and tells everybody who waits. */

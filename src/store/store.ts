@@ -6,6 +6,7 @@
 
 import {
   assertPresent,
+  type Cancel,
   type Clock,
   Closer,
   type CodedError,
@@ -208,8 +209,8 @@ export class LocalStore implements Store {
     return this.#logOf(publisher).openWriter(name);
   }
 
-  onceWritable(listener: () => void): void {
-    this.#gate.onceWritable(listener);
+  onceWritable(listener: () => void): Cancel {
+    return this.#gate.onceWritable(listener);
   }
 
   tail(): Map<ShardNumber, number> {
@@ -297,7 +298,7 @@ export class LocalStore implements Store {
     const dir = await this.#shardDir(database, number);
     const shardStore = await this.#openShardStore(dir, number);
     const kv = await this.#openKv(joinPath(dir, "map"));
-    const map = new MapShard(new MapSlab(kv));
+    const map = new MapShard(new MapSlab(kv, (deltaBytes) => this.#gate.addMemory(deltaBytes)));
     this.#closer.own(map);
     const shard = this.#makeShard(number, shardStore, map);
     map.attach(shard);

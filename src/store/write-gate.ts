@@ -24,7 +24,7 @@ export class WriteGate {
   readonly #parts: WriteGateParts;
   #memoryBytes = 0;
   #closedBy: CodedError | undefined;
-  readonly #waiting: Array<() => void> = [];
+  readonly #waiting = new Set<{ readonly listener: () => void }>();
   #cancel: Cancel | undefined;
   #relieving = false;
 
@@ -55,17 +55,25 @@ export class WriteGate {
     return this.#closedBy;
   }
 
-  /** Calls back once when appends are taken again; at once when they are. */
-  onceWritable(listener: () => void): void {
-    if (this.refusal === undefined) return listener();
-    this.#waiting.push(listener);
+  /**
+   * Calls back once when appends are taken again; at once when they are. Who goes away cancels: the
+   * gate of a full disk may stay closed for hours.
+   */
+  onceWritable(listener: () => void): Cancel {
+    if (this.refusal === undefined) {
+      listener();
+      return () => undefined;
+    }
+    const waiter = { listener };
+    this.#waiting.add(waiter);
     if (this.#cancel === undefined) this.#arm();
+    return () => this.#waiting.delete(waiter);
   }
 
   /** Those who wait are not called: the store is at its end. */
   close(): void {
     this.#cancel?.();
-    this.#waiting.length = 0;
+    this.#waiting.clear();
   }
 
   #look(share: number): CodedError | undefined {
@@ -88,11 +96,11 @@ export class WriteGate {
       if (this.#parts.log.failure !== undefined) return this.close();
       if (this.refusal !== undefined) return this.#arm();
       // A listener that fills the buffer again sends the others back to wait.
-      for (const listener of this.#waiting.splice(0)) {
-        if (this.refusal === undefined) listener();
-        else this.#waiting.push(listener);
+      for (const waiter of [...this.#waiting]) {
+        if (this.refusal !== undefined) break;
+        if (this.#waiting.delete(waiter)) waiter.listener();
       }
-      if (this.#waiting.length > 0) this.#arm();
+      if (this.#waiting.size > 0) this.#arm();
     });
   }
 }

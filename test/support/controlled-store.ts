@@ -1,7 +1,7 @@
 // A store with hands on it: it refuses appends, fails them, or keeps their completion back until the
 // test lets them go, in any order. Everything else is done by the store inside, fake or real.
 
-import type { Clock, CodedError } from "../../src/base/index.ts";
+import type { Cancel, Clock, CodedError } from "../../src/base/index.ts";
 import type {
   AppendDone,
   AppendOutcome,
@@ -32,7 +32,8 @@ export class ControlledStore implements Store {
   keepsAnswers = false;
   readonly kept: KeptAppend[] = [];
   readonly appended: AppendRequest[] = [];
-  #listeners: Array<() => void> = [];
+  /** Those who wait for the end of `refusal`. */
+  readonly listeners = new Set<() => void>();
 
   readonly #clock: Clock;
 
@@ -89,9 +90,10 @@ export class ControlledStore implements Store {
     });
   }
 
-  onceWritable(listener: () => void): void {
-    if (this.#refusal === undefined) this.inner.onceWritable(listener);
-    else this.#listeners.push(listener);
+  onceWritable(listener: () => void): Cancel {
+    if (this.#refusal === undefined) return this.inner.onceWritable(listener);
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
   }
 
   openWriter(name: string, publisher: string): Promise<number> {
@@ -101,7 +103,7 @@ export class ControlledStore implements Store {
   /** The store takes writes again. */
   recover(): void {
     this.#refusal = undefined;
-    for (const listener of this.#listeners.splice(0)) listener();
+    for (const listener of [...this.listeners]) if (this.listeners.delete(listener)) listener();
   }
 
   tail(): Map<ShardNumber, number> {

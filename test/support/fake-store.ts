@@ -2,7 +2,7 @@
 // shards whose flushes take `commitMs` of the simulated clock. Its data outlives `crash()`; what was
 // not flushed is gone, or not, as the test says. It is the model in property tests.
 
-import { CodedError, hash32, type SimClock } from "../../src/base/index.ts";
+import { type Cancel, CodedError, hash32, type SimClock } from "../../src/base/index.ts";
 import type {
   AppendDone,
   AppendRequest,
@@ -121,8 +121,9 @@ export class FakeStore implements Store {
     return Promise.resolve(1);
   }
 
-  onceWritable(listener: () => void): void {
+  onceWritable(listener: () => void): Cancel {
     listener();
+    return () => undefined;
   }
 
   subscribe<T>(options: SubscriberOptions<T>): Subscriber<T> {

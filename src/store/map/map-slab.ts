@@ -28,23 +28,26 @@ type Load = { version: Promise<Version>; overtaken: boolean };
 
 export class MapSlab {
   readonly #kv: DurableKv;
+  readonly #onMemory: (deltaBytes: number) => void;
   readonly #overlay = new Map<string, Version>();
-  readonly #cache: Lru<Version> = createLru(
-    cacheBytesMax,
-    (version, key) => versionOverheadBytes + key.length + (version.value?.length ?? 0),
-  );
+  readonly #cache: Lru<Version> = createLru(cacheBytesMax, bytesOf);
   readonly #loads = new Map<string, Load>();
   #writing: Promise<void> | undefined;
   #closed = false;
   /** A write that no waiting mends: what it holds is in the log, nothing more is taken. */
   #failure: Error | undefined;
 
-  constructor(kv: DurableKv) {
+  /** `onMemory`: bytes of the overlay changed by this much. */
+  constructor(kv: DurableKv, onMemory: (deltaBytes: number) => void = () => undefined) {
     this.#kv = kv;
+    this.#onMemory = onMemory;
   }
 
   set(key: string, version: Version): void {
+    const before = this.#overlay.get(key);
+    const beforeBytes = before === undefined ? 0 : bytesOf(before, key);
     this.#overlay.set(key, version);
+    this.#onMemory(bytesOf(version, key) - beforeBytes);
     this.#cache.delete(key);
     const load = this.#loads.get(key);
     if (load !== undefined) load.overtaken = true;
@@ -176,6 +179,7 @@ export class MapSlab {
       for (const [key, version] of taken) {
         if (this.#overlay.get(key) !== version) continue;
         this.#overlay.delete(key);
+        this.#onMemory(-bytesOf(version, key));
         this.#cache.set(key, version);
       }
     }
@@ -196,6 +200,10 @@ export class MapSlab {
 }
 
 const absent: Version = { timeUs: 0, value: undefined };
+
+function bytesOf(version: Version, key: string): number {
+  return versionOverheadBytes + key.length + (version.value?.length ?? 0);
+}
 
 function toEntry(key: string, row: Buffer): MapEntry {
   const { timeUs, value } = decodeMapValue(row);

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { BrokerWorld } from "../../support/broker-world.ts";
 import { type ConnectFields, publishing } from "../../support/raw-mqtt.ts";
+import type { MachineLives } from "../../support/store-lives.ts";
 
 const durable = { properties: { sessionExpiryS: 3600 } };
 const will = { topic: "will", payload: Buffer.from("gone"), qos: 1, retain: false, properties: {} };
@@ -237,6 +238,29 @@ describe("stopping", () => {
     expect(world.broker.counters.closesForced + world.broker.counts().connections).toBeGreaterThan(
       0,
     );
+  });
+
+  test("a volume that stays full does not hold up the stop for ever", async () => {
+    const { world } = await withWatcher();
+    const s = await world.connect("s", durable);
+    s.subscribe("t", { qos: 1 });
+    const p = await world.connect("p");
+    await world.advance();
+    const { disk } = (world.lives as MachineLives).machine;
+    disk.setCapacity(2 ** 40 - disk.freeBytes + 1_000);
+    for (let id = 1; id <= 10; id++) {
+      p.publish("t", "x".repeat(30_000), { id });
+      await world.advance();
+    }
+    expect(world.store.refusal?.code).toBe("STORE_DISK_FULL");
+    // What is left of the log's last segment would still do for a few sessions.
+    const value = Buffer.alloc(20_000);
+    for (let n = 0; n < 4; n++) {
+      world.store.state("x").write([{ key: "x", value }], [], () => undefined);
+      await world.advance();
+    }
+    await world.clock.complete(world.broker.close(), 60_000);
+    expect(world.logged.map(({ event }) => event)).toContain("broker.sessions_left_open");
   });
 
   test("a durable session, its backlog and a delayed will outlive a restart", async () => {

@@ -294,6 +294,19 @@ describe("what cannot be stored", () => {
     );
   });
 
+  test("clients that go away while the store refuses leave nothing behind", async () => {
+    const world = await start(full);
+    for (let round = 0; round < 3; round++) {
+      const p = await world.connect("p", { cleanStart: true });
+      p.publish("t", "m", { id: 1 });
+      await world.advance();
+      expect(world.store.listeners.size).toBe(1);
+      p.drop();
+      await world.advance();
+    }
+    expect(world.store.listeners.size).toBe(0);
+  });
+
   test("a held repeat that is answered at once does not make the next message be skipped", async () => {
     let allHeldAtOnce = 0;
     // A client with something held is not read: only a chunk with all three shows it.

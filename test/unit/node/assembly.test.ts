@@ -49,6 +49,21 @@ test("nothing listens before the log is replayed", async () => {
   await machine.connect();
 });
 
+test("a clean stop does not wait for ever for a checkpoint that the volume does not take", async () => {
+  const machine = new NodeMachine();
+  const node = await machine.boot();
+  const publisher = await machine.connect({ clientId: "p" });
+  const subscriber = await machine.connect(durable);
+  await machine.complete(subscriber.subscribe(["a"], 1));
+  await machine.complete(publisher.publish(message("a", "1")));
+  const fails = { fails: "ENOSPC", times: Number.POSITIVE_INFINITY } as const;
+  machine.kv.inject({ on: "write", path: "db/messages", ...fails });
+  const beforeMs = machine.clock.elapsedMs();
+  await machine.complete(node.close());
+  expect(machine.clock.elapsedMs() - beforeMs).toBeLessThan(30_000);
+  expect(machine.events.map(({ event }) => event)).toContain("node.last_checkpoint_left");
+});
+
 test("a clean stop says so to clients, takes a last checkpoint and gives everything back", async () => {
   const machine = new NodeMachine();
   const node = await machine.boot();

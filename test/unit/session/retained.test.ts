@@ -52,6 +52,23 @@ for (const expiryS of [0, 3600]) {
       expect(counts).toEqual([0, 1, 0, 1, 1]);
     });
 
+    test("one that cannot be read is passed over and counted, the others are sent", async () => {
+      const world = await World.start();
+      for (const topic of ["a/0", "a/1", "a/2"]) {
+        await world.publish("p", topic, "m", { retain: true });
+      }
+      const writes = [{ key: "retained/a/1", value: Buffer.from([1, 2]) }];
+      await world.clock.complete(
+        new Promise<void>((done) => world.store.state("a/1").write(writes, [], () => done())),
+      );
+      const s = await world.client("s").connect({ expiryS });
+      await s.subscribe("a/#");
+      await world.advance(1_000);
+      const topics = s.take().flatMap((line) => line.match(/a\/\d/) ?? []);
+      expect(topics.sort()).toEqual(["a/0", "a/2"]);
+      expect(world.sessions.counters.recordsCorrupt).toBe(1);
+    });
+
     test("an expired one is not sent", async () => {
       const world = await World.start();
       await world.publish("p", "t", "m", { retain: true, expiryS: 5 });

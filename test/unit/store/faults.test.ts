@@ -1,5 +1,13 @@
 import { describe, expect, test } from "vitest";
+import { type ByteWriter, SimClock } from "../../../src/base/index.ts";
+import type { WriteAheadLog } from "../../../src/log/index.ts";
+import { CommitClock } from "../../../src/store/commit-clock.ts";
+import { storeErrors } from "../../../src/store/errors.ts";
 import type { AppendOutcome, LocalStore } from "../../../src/store/index.ts";
+import { Shard, type ShardParts } from "../../../src/store/shard.ts";
+import type { ShardLogHandlers } from "../../../src/store/shard-log.ts";
+import { firstCheckpoint } from "../../../src/store/shard-store.ts";
+import { WriteGate } from "../../../src/store/write-gate.ts";
 import { append, appendRequest, Reader } from "../../support/store-calls.ts";
 import { type MachineOptions, StoreMachine } from "../../support/store-machine.ts";
 
@@ -221,6 +229,82 @@ describe("the write gate", () => {
     expect(store.refusal).toBeUndefined();
   });
 });
+
+test("retained values that the disk does not take count against the write buffer", async () => {
+  const m = oneShard(12, { writeBufferBytesMax: 100_000 });
+  const { store } = await m.boot();
+  const heal = m.kv.inject({ on: "write", path: "map", fails: "EIO", times: Infinity });
+  const put = (value: number): Promise<void> =>
+    new Promise((resolve) => {
+      const writes = [{ key: `retained/${value % 50}`, value: Buffer.alloc(5_000, value) }];
+      store.state("owner").write(writes, [], () => resolve());
+    });
+  for (let n = 0; n < 15; n++) await m.clock.complete(put(n));
+  expect(store.refusal).toBeUndefined();
+  for (let n = 15; n < 25; n++) await m.clock.complete(put(n));
+  expect(store.refusal?.code).toBe("STORE_WRITE_BUFFER_FULL");
+  heal();
+  await m.clock.complete(new Promise<void>((resolve) => store.onceWritable(resolve)), 20_000);
+  for (let n = 0; n < 100; n++) await m.clock.complete(put(n));
+  expect(store.refusal).toBeUndefined();
+});
+
+test("a gate calls whoever waits once, and not those who went away", async () => {
+  const clock = new SimClock();
+  const log = { failure: undefined, full: true, pendingBytes: 0 };
+  const settings = { writeBufferBytesMax: 1_000, pendingBytesMax: 1_000 };
+  const parts = { settings, log: log as unknown as WriteAheadLog, clock, relieve: () => undefined };
+  const gate = new WriteGate(parts);
+  const told: string[] = [];
+  const cancel = gate.onceWritable(() => told.push("gone"));
+  gate.onceWritable(() => {
+    told.push("first");
+    log.full = true;
+  });
+  gate.onceWritable(() => told.push("second"));
+  cancel();
+  log.full = false;
+  await clock.advance(20);
+  expect(told).toEqual(["first"]);
+  log.full = false;
+  await clock.advance(20);
+  expect(told).toEqual(["first", "second"]);
+});
+
+test("everybody hears of a log that fails between two entries of one turn", () => {
+  let handlers: ShardLogHandlers | undefined;
+  let failed = false;
+  const log = {
+    ...{ shard: 1, lastIndex: 0, gaps: [], payloadBytesMax: 1e6, bytesSinceRelease: 0 },
+    start: (_next: number, given: ShardLogHandlers) => {
+      handlers = given;
+    },
+    propose: () => {
+      if (!failed) handlers?.onFailed(new Error("EIO"));
+      failed = true;
+    },
+    ...{ replay: () => Promise.resolve(), release: () => undefined },
+  };
+  const say = () => undefined;
+  const quiet = { debug: say, info: say, warn: say, error: say };
+  const parts = {
+    ...{ log, store: { checkpoint: firstCheckpoint }, machine: {}, logger: quiet },
+    time: new CommitClock(1, new SimClock(), quiet),
+    ...{ endTurn: () => undefined, phase: () => undefined, onFailure: () => undefined },
+  };
+  const shard = new Shard(parts as unknown as ShardParts);
+  parts.time.claim();
+  log.start(1, { onCommitted: () => undefined, onFailed: () => shard.fail(storeErrors.closed()) });
+  const told: unknown[] = [];
+  const item = { kind: 1, sizeBytes: 200_000, encode: (to: ByteWriter) => void to.raw(big) };
+  shard.cook(item, (error) => told.push(error));
+  shard.cook(item, (error) => told.push(error));
+  shard.flush();
+  expect(told).toHaveLength(2);
+  expect(told.every((error) => error !== undefined)).toBe(true);
+});
+
+const big = Buffer.alloc(200_000);
 
 describe("checkpoints", () => {
   test("come by age and by bytes, and one that fails does not keep the others from theirs", async () => {
