@@ -19,6 +19,9 @@ import type { LiveMatch, LiveTrie } from "./live-subscriptions.ts";
 /** A message on its way; its commit time is filled in when it has one. */
 export type Message = Omit<Ttv, "timeUs"> & { timeUs: number };
 
+/** What a message takes over from its PUBLISH or will. */
+type Published = Pick<InboundPublish, "topic" | "qos" | "retain" | "version" | "messageExpiryS">;
+
 /** What has to be written before a publish counts. */
 export type PublishPlan = {
   readonly retained: "put" | "clear" | undefined;
@@ -76,7 +79,7 @@ export class PublishPath implements WillPublisher {
     return { retained, append };
   }
 
-  messageOf(publish: InboundPublish, frame: StoredFrame, publisher: string): Message {
+  messageOf(publish: Published, frame: StoredFrame, publisher: string): Message {
     const { topic, qos, retain, version, messageExpiryS } = publish;
     return {
       topic,
@@ -170,7 +173,8 @@ export class PublishPath implements WillPublisher {
       log.warn("broker.will_denied", { clientId, topic });
       throw brokerErrors.publishDenied({ clientId, topic: JSON.stringify(topic) });
     }
-    const message = this.#willMessage(will, clientId);
+    const { version, frame, expiryOffset } = will;
+    const message = this.messageOf(will, { bytes: frame, version, expiryOffset }, clientId);
     const isEmpty = framePayload({ ...will, bytes: will.frame }).length === 0;
     const plan = this.planOf({ topic, qos, retain }, isEmpty, undefined);
     if (plan === undefined) {
@@ -195,21 +199,6 @@ export class PublishPath implements WillPublisher {
     const { counters } = this.#parts;
     if (plan.append?.keep === true) counters.publishesStored++;
     if (plan.retained !== undefined) counters.publishesRetained++;
-  }
-
-  #willMessage(will: Will, publisher: string): Message {
-    const { topic, qos, retain, version, frame, messageExpiryS, expiryOffset } = will;
-    return {
-      topic,
-      timeUs: 0,
-      publisher,
-      form: version === 5 ? "v5" : "v4",
-      qos,
-      retain,
-      expiryUs: this.#deadlineUs(messageExpiryS),
-      expiryOffset,
-      frame,
-    };
   }
 
   #deadlineUs(messageExpiryS: number | undefined): number {
