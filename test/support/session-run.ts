@@ -144,7 +144,10 @@ export class SessionRun {
     this.world
       .publishLater(`p${publisher}`, `t/${topic}`, payload, { qos })
       .then(() => this.acked.set(payload, qos))
-      .catch((error) => this.models[0]!.faults.push(String(error)));
+      .catch((error) => {
+        // Told at a stop: it was not acked, and nobody counts on it.
+        if (!isCodedError(error, "STORE_CLOSED")) this.models[0]!.faults.push(String(error));
+      });
   }
 
   /** Everybody comes back and answers everything. */
