@@ -8,7 +8,7 @@
 
 import { hash32, SeededRandom } from "../../src/base/index.ts";
 import type { LocalStore } from "../../src/store/index.ts";
-import { type Aim, BrokerMachine, brokerHost } from "./broker-machine.ts";
+import { type Aim, aimedPhases, BrokerMachine, brokerHost } from "./broker-machine.ts";
 import type { Crowd, CrowdClient } from "./crowd-client.ts";
 import { CrowdPublisher } from "./crowd-publisher.ts";
 import { CrowdSubscriber } from "./crowd-subscriber.ts";
@@ -24,22 +24,6 @@ const retainedTopics = new Map([
   ["p5", { topic: "r/1", qos: 1 }],
   ["p4", { topic: "r/2", qos: 2 }],
 ] as const);
-
-export const aimedPhases = [
-  "takeover.stopped",
-  "takeover.committed",
-  "takeover.claimed",
-  "session.checkpoint",
-  "session.checkpointed",
-  "checkpoint.captured",
-  "checkpoint.prepared",
-  "checkpoint.committed",
-  "checkpoint.released",
-  "generation.rotated",
-  "generation.sealed",
-  "slab.sealed",
-  "slab.written",
-] as const;
 
 /** Events that a failure shows at least. */
 const linesKept = Number(process.env.FLAGSTONE_SIM_LINES ?? 40);

@@ -27,6 +27,23 @@ export const brokerPort = 1883;
 /** The `count`th time from now that the phase is reached, the process dies in it. */
 export type Aim = { readonly phase: string; readonly count: number; readonly death: Death };
 
+/** Phases in which a death is worth a try. */
+export const aimedPhases = [
+  "takeover.stopped",
+  "takeover.committed",
+  "takeover.claimed",
+  "session.checkpoint",
+  "session.checkpointed",
+  "checkpoint.captured",
+  "checkpoint.prepared",
+  "checkpoint.committed",
+  "checkpoint.released",
+  "generation.rotated",
+  "generation.sealed",
+  "slab.sealed",
+  "slab.written",
+] as const;
+
 export type MachineEvent = {
   readonly atMs: number;
   readonly level: "warn" | "error";

@@ -6,7 +6,8 @@
 // runs one seed alone. Without these variables: 1,000 seeds, half of them in each file.
 
 import { expect } from "vitest";
-import { aimedPhases, BrokerHistory } from "./broker-history.ts";
+import { BrokerHistory } from "./broker-history.ts";
+import { aimedPhases } from "./broker-machine.ts";
 import { addCounts, type HistoryCounts, historyCountsZero } from "./history-counts.ts";
 
 export const shares = 2;

@@ -153,7 +153,7 @@ const resume = (client, send) => {
     const { topic, payload, qos, state } = entry;
     entry.fresh = false;
     if (state === "received" && fault !== "twice") send({ cmd: "pubrel", messageId: mid });
-    else {
+    else if (!entry.isReceiving || fault === "twice") {
       const dup = fault !== "no-dup";
       send({ cmd: "publish", topic, payload, qos, messageId: mid, dup, retain: false });
     }
@@ -180,7 +180,12 @@ const handlers = {
     deliver(client);
   },
   pubrec(client, { messageId }, send) {
-    commit({ e: "received", c: client, mid: messageId }, () => send({ cmd: "pubrel", messageId }));
+    // Known from now on: a takeover before it is on disk must not send the message again.
+    const entry = sessionOf(client).inflight.get(messageId);
+    if (entry !== undefined) entry.isReceiving = true;
+    commit({ e: "received", c: client, mid: messageId }, () => {
+      (online.get(client) ?? send)({ cmd: "pubrel", messageId });
+    });
   },
   pubcomp(client, { messageId }) {
     commit({ e: "done", c: client, mid: messageId });
