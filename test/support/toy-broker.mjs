@@ -152,8 +152,9 @@ const resume = (client, send) => {
   for (const [mid, entry] of sessionOf(client).inflight) {
     const { topic, payload, qos, state } = entry;
     entry.fresh = false;
-    if (state === "received" && fault !== "twice") send({ cmd: "pubrel", messageId: mid });
-    else if (!entry.isReceiving || fault === "twice") {
+    if (state === "received" && fault !== "twice") {
+      if (!entry.isUnwritten) send({ cmd: "pubrel", messageId: mid });
+    } else {
       const dup = fault !== "no-dup";
       send({ cmd: "publish", topic, payload, qos, messageId: mid, dup, retain: false });
     }
@@ -180,10 +181,11 @@ const handlers = {
     deliver(client);
   },
   pubrec(client, { messageId }, send) {
-    // Known from now on: a takeover before it is on disk must not send the message again.
+    // PUBREL only when that is on disk, also on a connection that took over in between.
     const entry = sessionOf(client).inflight.get(messageId);
-    if (entry !== undefined) entry.isReceiving = true;
+    if (entry !== undefined) entry.isUnwritten = true;
     commit({ e: "received", c: client, mid: messageId }, () => {
+      if (entry !== undefined) entry.isUnwritten = false;
       (online.get(client) ?? send)({ cmd: "pubrel", messageId });
     });
   },
