@@ -389,6 +389,7 @@ export class BrokerHistory {
 
   #isQuiet(): boolean {
     return (
+      this.machine.node?.store.refusal === undefined &&
       this.#everybody.every((client) => client.isReady) &&
       this.#subscribers.every((one) => one.owedCount === 0 && one.isSettled) &&
       this.#publishers.every((publisher) => publisher.unfinishedCount === 0) &&
@@ -401,6 +402,8 @@ export class BrokerHistory {
   }
 
   #complainOfUnrest(): void {
+    const refusal = this.machine.node?.store.refusal;
+    if (refusal !== undefined) this.#fault(`the store takes nothing: ${refusal.message}`);
     for (const client of this.#everybody) {
       if (!client.isReady) this.#fault(`${client.name} cannot connect`);
     }
