@@ -57,8 +57,9 @@ export class DurableSubscriptions {
       const { subscription } = record;
       // What was published while the session was away is skipped at QoS 0.
       const start = subscription.qos === 0 ? tail : record.start;
-      this.#wanted.set(subscription.filter, { subscription, start });
-      this.#current.set(subscription.filter, { subscription, start });
+      const known = { subscription, start };
+      this.#wanted.set(subscription.filter, known);
+      this.#current.set(subscription.filter, known);
     }
   }
 
@@ -105,21 +106,38 @@ export class DurableSubscriptions {
   unsubscribe(filters: readonly string[]): Promise<readonly boolean[]> {
     const changes: Change[] = [];
     const jobs: MapWrite[] = [];
+    // Given up before and not yet durably: nobody may be told so before it is.
+    const leaving = new Map<string, SubscriptionRecord>();
     const existed = filters.map((filter) => {
-      if (!this.#wanted.has(filter)) return false;
+      if (!this.#wanted.has(filter)) {
+        const record = this.#current.get(filter);
+        if (record === undefined) return false;
+        leaving.set(filter, record);
+        jobs.push(deleteKey(this.#options.keys.sub(filter)));
+        return false;
+      }
       changes.push(this.#want(filter, undefined));
       if (this.#options.jobs.remove(filter)) jobs.push(deleteKey(this.#options.keys.job(filter)));
       return true;
     });
     return new Promise((resolve, reject) => {
-      if (changes.length === 0) {
+      if (changes.length === 0 && jobs.length === 0) {
         resolve(existed);
         return;
       }
-      this.#submit(changes, jobs, (error) =>
-        error === undefined ? resolve(existed) : reject(error),
-      );
+      this.#submit(changes, jobs, (error) => {
+        if (error !== undefined) return reject(error);
+        this.#forget(leaving);
+        resolve(existed);
+      });
     });
+  }
+
+  /** They are gone from the store, also if the first attempt to remove them had failed. */
+  #forget(leaving: ReadonlyMap<string, SubscriptionRecord>): void {
+    for (const [filter, record] of leaving) {
+      if (this.#wanted.get(filter) === record) this.#apply([this.#want(filter, undefined)]);
+    }
   }
 
   #want(filter: string, after: SubscriptionRecord | undefined): Change {

@@ -179,7 +179,8 @@ export abstract class CrowdClient {
 
   #makeWill(): Will {
     const topic = `w/${this.name}`;
-    const what = { topic, qos: 2, retain: false, isEmpty: false } as const;
+    const { connection } = this;
+    const what = { topic, qos: 2, retain: false, isEmpty: false, connection } as const;
     const message = this.crowd.oracle.send(`will-${this.name}`, what);
     const payload = Buffer.from(`will-${this.name} ${message.number} 0 `);
     return { topic, payload, qos: 2, retain: false, properties: {} };

@@ -36,7 +36,8 @@ export class CrowdPublisher extends CrowdClient {
   publish(topic: string, qos: Qos, retain: boolean, sizeBytes = this.#drawSize()): void {
     if (!this.isReady || this.#unfinished.length >= unfinishedMax) return;
     const isEmpty = retain && this.random.chance(0.2);
-    const message = this.crowd.oracle.send(this.name, { topic, qos, retain, isEmpty });
+    const { connection } = this;
+    const message = this.crowd.oracle.send(this.name, { topic, qos, retain, isEmpty, connection });
     if (retain) {
       const before = this.retained.get(topic) ?? [];
       this.retained.set(topic, [...before, message]);

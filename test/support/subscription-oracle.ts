@@ -25,6 +25,8 @@ export type Message = {
   /** Nothing but its topic can be known of an empty one. */
   readonly isEmpty: boolean;
   readonly firstSentAt: number;
+  /** Of the publisher: QoS 0 keeps its order within one. */
+  readonly connection: number;
   attempt: number;
   ackedAt: number | undefined;
   ackedMs: number;
@@ -96,7 +98,10 @@ export class SubscriptionOracle {
   // -------------------------------------------------------------- publishers
 
   /** A new message, sent now. */
-  send(publisher: string, what: Pick<Message, "topic" | "qos" | "retain" | "isEmpty">): Message {
+  send(
+    publisher: string,
+    what: Pick<Message, "topic" | "qos" | "retain" | "isEmpty" | "connection">,
+  ): Message {
     const number = (this.#numbers.get(publisher) ?? 0) + 1;
     this.#numbers.set(publisher, number);
     const message: Message = {
@@ -228,7 +233,7 @@ export class SubscriptionOracle {
     const isStored = book.kind === "durable" && message.qos > 0 && receipt.qos > 0;
     const lane = isStored
       ? `${message.publisher} stored`
-      : `${message.publisher} ${message.topic} ${message.qos}`;
+      : `${message.publisher} ${message.topic} ${message.qos || `0 ${message.connection}`}`;
     const last = book.last.get(lane) ?? 0;
     if (message.number < last) this.#wrong(book, receipt, `behind number ${last}`);
     book.last.set(lane, Math.max(last, message.number));

@@ -182,6 +182,23 @@ describe("subscriptions", () => {
     expect(news).toEqual(["publish 1 q1 b between", "publish 2 q1 a after"]);
   });
 
+  test("a filter given up twice is told gone only when it durably is", async () => {
+    const world = await World.start();
+    const s = await world.client("s").connect();
+    await s.subscribe("t");
+    const told: string[] = [];
+    const first = s.session!.unsubscribe(["t"]).then(([existed]) => told.push(`first ${existed}`));
+    const second = s
+      .session!.unsubscribe(["t"])
+      .then(([existed]) => told.push(`second ${existed}`));
+    await world.clock.complete(Promise.all([first, second]));
+    expect(told).toEqual(["first true", "second false"]);
+    await world.crash();
+    await s.connect();
+    await world.publish("p", "t", "m");
+    expect(s.take().filter((line) => line.includes("publish"))).toEqual([]);
+  });
+
   test("a filter given up and asked for again in one go is read with", async () => {
     const world = await World.start();
     const s = await world.client("s").connect();
