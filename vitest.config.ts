@@ -13,6 +13,8 @@ const project = (name: string, timeoutMs: number) => ({
 
 export default defineConfig({
   test: {
+    // The default leaves a core to vitest itself, which on two cores means one file at a time.
+    maxWorkers: "100%",
     projects: [
       project("unit", 60_000),
       project("property", 180_000),
