@@ -27,16 +27,19 @@ export const closedRooms: Readonly<Record<string, readonly string[]>> = {
 };
 
 /**
- * Where a third-party package lives: one file, or a folder when it ends in a slash. A package that is
- * not listed may be imported by one file of src/, whichever that is.
+ * Where a third-party package lives: one file, or a folder when it ends in a slash; a second home
+ * is an exception. A package that is not listed may be imported by one file of src/.
  */
-export const packageHomes: Readonly<Record<string, string>> = {
+export const packageHomes: Readonly<Record<string, string | readonly string[]>> = {
   "classic-level": "src/kv/",
   commander: "src/cli/",
+  "@hono/node-server": "src/admin/",
+  "@valibot/to-json-schema": "src/admin/",
   hono: "src/admin/",
   "hono-openapi": "src/admin/",
   preact: "src/ui/",
-  valibot: "src/node/config/",
+  // Two contracts are written in it: keys of the configuration, bodies of the HTTP API.
+  valibot: ["src/node/config/", "src/admin/"],
   yaml: "src/node/config/",
 };
 

@@ -115,10 +115,11 @@ export function homesRule(tree: FileTree): Fault[] {
       const report = (message: string) => faults.push({ rule: "homes", path, line, message });
       const bundled = path.startsWith("src/ui/");
       if (!bundled && !(name in allowed)) report(`${name} is not a dependency in package.json`);
-      const home = packageHomes[name] ?? firstUser.get(name) ?? path;
-      firstUser.set(name, home);
-      const atHome = home.endsWith("/") ? path.startsWith(home) : path === home;
-      if (!atHome) report(`${name} lives in ${home}; go through that`);
+      const listed = packageHomes[name] ?? firstUser.get(name) ?? path;
+      const homes = typeof listed === "string" ? [listed] : listed;
+      firstUser.set(name, homes[0] ?? path);
+      const isHome = (home: string) => (home.endsWith("/") ? path.startsWith(home) : path === home);
+      if (!homes.some(isHome)) report(`${name} lives in ${homes.join(", ")}; go through that`);
     }
   }
   return faults;

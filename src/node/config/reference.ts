@@ -47,7 +47,8 @@ function section(path: string, entry: Entry): string {
   }
   const head = [`## ${path}${below}`, entry.doc];
   if (entry.node === "named") head.push(builtIn(entry));
-  return [...head, table(`${path}${below}`, fields), ...deeper].join("\n\n");
+  const own = Object.keys(fields).length === 0 ? [] : [table(`${path}${below}`, fields)];
+  return [...head, ...own, ...deeper].join("\n\n");
 }
 
 function builtIn(entry: Named): string {

@@ -1,0 +1,67 @@
+// Keys: databases and the groups that share resources. See `../keys.ts` for the rules.
+
+import { count, group, list, size } from "../schema.ts";
+import { gib, kib, mib } from "./units.ts";
+
+const shards = count({
+  doc: "Hash partitions; fixed when the data directory is made.",
+  reload: "restart",
+  fallback: "4",
+  min: 1,
+  max: 256,
+});
+
+const layoutOptions = group("How topics are learned.", {
+  rootThreshold: count({
+    doc: "Distinct first levels before the first level counts as varying.",
+    reload: "restart",
+    fallback: "100",
+    min: 1,
+    max: 100_000,
+  }),
+  threshold: count({
+    doc: "Distinct children of a deeper level before that level counts as varying.",
+    reload: "restart",
+    fallback: "10",
+    min: 1,
+    max: 100_000,
+  }),
+  streamsMax: count({
+    doc: "Streams of one slab; topics beyond it share one stream.",
+    reload: "restart",
+    fallback: "256",
+    min: 3,
+    max: 4096,
+  }),
+  trieBytesMax: size({
+    doc: "Memory of the learned structure of one slab.",
+    reload: "restart",
+    fallback: "16MiB",
+    min: 64 * kib,
+    max: gib,
+  }),
+  patterns: list({
+    doc: "Structures known ahead, as topic filters.",
+    reload: "restart",
+    fallback: [],
+    itemsMax: 256,
+    expected: "a list of topic filters such as [metrics/+/cpu/+]",
+  }),
+});
+
+export const databases = group("What is stored, by kind.", {
+  messages: group("Messages that durable sessions want.", { shards, layoutOptions }),
+  state: group("Sessions, subscriptions and retained messages.", { shards }),
+});
+
+export const groups = group("Resources that databases share.", {
+  default: group("The group of all databases.", {
+    writeBuffer: size({
+      doc: "Memory of messages not yet written to slabs. At the limit publishes wait, then fail.",
+      reload: "restart",
+      fallback: "256MiB",
+      min: mib,
+      max: 64 * gib,
+    }),
+  }),
+});
