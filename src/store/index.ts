@@ -3,6 +3,7 @@ export * from "./api.ts";
 export { ltsSettingsDefault } from "./core/lts.ts";
 export { storeErrors } from "./errors.ts";
 export { escapeLevel, unescapeLevel } from "./map/keys.ts";
+export * from "./operator-api.ts";
 export {
   type LocalStore,
   openStore,
