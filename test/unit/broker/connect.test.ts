@@ -126,6 +126,57 @@ describe("CONNECT", () => {
     expect(sessions.counts().connected).toBe(1);
   });
 
+  test("a client is not read while its CONNECT is decided; what it sent is then taken", async () => {
+    const world = await BrokerWorld.start();
+    const { sessions } = world.broker;
+    const connect = sessions.connect.bind(sessions);
+    let admit = (): void => undefined;
+    sessions.connect = async (request, link) => {
+      await new Promise<void>((resolve) => {
+        admit = resolve;
+      });
+      return connect(request, link);
+    };
+    const c = await world.dial();
+    // Four times what is held back for a client before its answer.
+    const count = 64;
+    const payload = "x".repeat(8 * 1024);
+    c.connect("c");
+    await world.advance();
+    for (let id = 1; id <= count; id++) c.say(publishing("t", payload, { id }));
+    await world.advance(1000);
+    expect(c.take()).toEqual([]);
+    expect(world.broker.counters.bytesReceived).toBeLessThan(128 * 1024);
+    admit();
+    await world.advance(1000);
+    expect(c.take().length).toBe(1 + count);
+  });
+
+  test("a session whose client has said goodbye behind its CONNECT is never opened", async () => {
+    const world = await BrokerWorld.start();
+    const { sessions } = world.broker;
+    const connect = sessions.connect.bind(sessions);
+    const calls: string[] = [];
+    sessions.connect = async (request, link) => {
+      const outcome = await connect(request, link);
+      const { session } = outcome;
+      const { open, detach } = session;
+      session.open = () => {
+        calls.push("open");
+        open.call(session);
+      };
+      session.detach = (cause) => {
+        calls.push("detach");
+        return detach.call(session, cause);
+      };
+      return outcome;
+    };
+    const c = await world.dial();
+    c.say(connecting("c", durable), { type: "disconnect", reasonCode: 0, properties: {} });
+    await world.advance(100);
+    expect([c.take(), c.isClosed, calls]).toEqual([["connack 0x00"], true, ["detach"]]);
+  });
+
   test("takeover: the old connection gets 0x8E, the new one the session", async () => {
     const world = await BrokerWorld.start();
     const old = await world.connect("c", durable);
