@@ -195,3 +195,93 @@ export interface Retained {
     countMax: number,
   ): Promise<{ messages: Ttv[]; next: string | undefined }>;
 }
+
+// ---------------------------------------------------------------- the operator's view
+
+/** Which durable sessions are meant; what is not given does not narrow. */
+export type SessionQuery = {
+  /** Client ids that begin so. */
+  readonly clientIdPrefix?: string;
+  readonly state?: "connected" | "offline";
+  /** Only those with (or without) messages that wait for their client. */
+  readonly backlog?: boolean;
+  /** Only those that have (or have not) lost messages to `backlogMax`, retention or damage. */
+  readonly dropped?: boolean;
+};
+
+export type SessionSummary = {
+  readonly clientId: string;
+  readonly user: string | undefined;
+  readonly state: "connected" | "offline";
+  /** Commit time of the session's creation. */
+  readonly createdUs: number;
+  /** End of the last connection; undefined while connected or where a crash hid it. */
+  readonly closedUs: number | undefined;
+  /** 0xFFFFFFFF = never. */
+  readonly expiryS: number;
+  readonly subscriptions: number;
+  /** Unfinished messages at QoS 1 and 2: sent and not acked, or bound to be sent. */
+  readonly inFlight: number;
+  /** Messages wait that were not sent yet, or (offline) are in flight. */
+  readonly backlog: boolean;
+  /** Messages lost to `backlogMax`, retention or damage since the session was created. */
+  readonly dropped: number;
+};
+
+export type SessionDetail = SessionSummary & {
+  readonly protocol: number;
+  readonly will: Pick<Will, "topic" | "qos" | "retain" | "delayS"> | undefined;
+  readonly filters: readonly Subscription[];
+};
+
+/** `after` is the `next` of the page before; `countMax` is at most 1,000. */
+export type PageRequest = { readonly after?: string; readonly countMax: number };
+
+export type SessionPage = {
+  readonly sessions: readonly SessionSummary[];
+  /** Undefined at the end. */
+  readonly next: string | undefined;
+  /** Sessions that match the query, all pages together. */
+  readonly total: number;
+};
+
+/** A message of a backlog, as the next connection would get it. */
+export type BacklogMessage = {
+  readonly message: Ttv;
+  readonly qos: Qos;
+  /** Sent before, or bound to be sent, and not finished. */
+  readonly inFlight: boolean;
+};
+
+export type BacklogPage = {
+  readonly messages: readonly BacklogMessage[];
+  /** Undefined when nothing more waits now. */
+  readonly next: string | undefined;
+};
+
+/** What an operation on several sessions did, or would do (`dryRun`). */
+export type SessionsChanged = {
+  readonly clientIds: readonly string[];
+  /** Go on with it; undefined = all that match were met. */
+  readonly next: string | undefined;
+};
+
+export type ChangeRequest = PageRequest & { readonly dryRun: boolean };
+
+/** Looks into durable sessions and ends what is stuck. Client ids that are unknown give undefined. */
+export interface SessionInspector {
+  /** In order of client ids. Reads the keys of the sessions it returns and no others. */
+  list(query: SessionQuery, page: PageRequest): Promise<SessionPage>;
+  get(clientId: string): Promise<SessionDetail | undefined>;
+  /** The first messages that wait, in the order of delivery; consumes and changes nothing. */
+  peek(clientId: string, page: PageRequest): Promise<BacklogPage | undefined>;
+  /** Drops the backlog of every session that matches; what is in flight to a client stays. */
+  purge(query: SessionQuery, request: ChangeRequest): Promise<SessionsChanged>;
+  /** Ends every session that matches: 0x98 to who is connected, its will is published. */
+  end(query: SessionQuery, request: ChangeRequest): Promise<SessionsChanged>;
+  /**
+   * Drops one subscription and what waits because of it, as UNSUBSCRIBE does. False when there was
+   * none; durable when it resolves.
+   */
+  removeSubscription(clientId: string, filter: string): Promise<boolean | undefined>;
+}
