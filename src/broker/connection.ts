@@ -117,8 +117,14 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
   /** The broker stops. */
   shutDown(): void {
     this.#isShuttingDown = true;
-    if (this.#core.state === "deciding") this.#core.refuseConnect(reason.serverUnavailable);
-    else this.#core.disconnect(reason.serverShuttingDown);
+    const { serverReference } = this.#parts.settings;
+    if (serverReference !== "") {
+      this.#core.disconnect(reason.useAnotherServer, { serverReference });
+    } else if (this.#core.state === "deciding") {
+      this.#core.refuseConnect(reason.serverUnavailable);
+    } else {
+      this.#core.disconnect(reason.serverShuttingDown);
+    }
   }
 
   destroy(): void {

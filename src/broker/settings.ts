@@ -40,6 +40,8 @@ export type BrokerSettings = {
   readonly closedPrefixes: readonly string[];
   /** What a filter without rights is answered in MQTT 5: 0x87, or 0x80 to say less. */
   readonly denySubscribeCode: ReasonCode;
+  /** Other server that clients hear of when the broker stops (0x9C); empty: none (0x8B). */
+  readonly serverReference: string;
   /** How long a closed connection may take to send its rest. */
   readonly lingerMs: number;
   /** Clients let go at once when the broker stops, and the pause before the next ones. */
@@ -66,6 +68,7 @@ export const brokerSettingsDefault: BrokerSettings = {
   topicCacheMax: 10_000,
   closedPrefixes: ["$SYS", "$flagstone"],
   denySubscribeCode: reason.notAuthorized,
+  serverReference: "",
   lingerMs: 5000,
   closeBatchMax: 500,
   closePaceMs: 10,

@@ -49,6 +49,12 @@ export const mqttErrors = defineErrors({
     message: "topic alias {alias}, the maximum is {aliasMax}",
     help: "A client may use the aliases up to the Topic Alias Maximum of its CONNACK.",
   },
+  notOffered: {
+    code: "MQTT_NOT_OFFERED",
+    kind: "invalid",
+    message: "{what} is not offered",
+    help: "The broker is set to offer less than all of MQTT; CONNACK says so to MQTT 5 clients.",
+  },
   receiveMaximumExceeded: {
     code: "MQTT_RECEIVE_MAXIMUM_EXCEEDED",
     kind: "limit",

@@ -4,7 +4,7 @@
 import { joinPath } from "../base/index.ts";
 import { type BrokerSettings, brokerSettingsDefault } from "../broker/index.ts";
 import { defaultLogSettings, type LogSettings } from "../log/index.ts";
-import { serverConnectionSettingsDefault } from "../mqtt/index.ts";
+import { type Qos, reason, serverConnectionSettingsDefault } from "../mqtt/index.ts";
 import { type SessionSettings, sessionSettingsDefault } from "../session/index.ts";
 import { type StoreSettings, storeSettingsDefault } from "../store/index.ts";
 import { parseTopicFilter } from "../topic/index.ts";
@@ -82,6 +82,11 @@ export function sessionSettings({ mqtt }: Settings): SessionSettings {
   };
 }
 
+const denySubscribeCodes = {
+  not_authorized: reason.notAuthorized,
+  unspecified: reason.unspecifiedError,
+};
+
 export function brokerSettings({ mqtt }: Settings): BrokerSettings {
   return {
     ...brokerSettingsDefault,
@@ -100,7 +105,12 @@ export function brokerSettings({ mqtt }: Settings): BrokerSettings {
       topicLevelsMax: mqtt.topicLevelsMax,
       filtersMax: mqtt.filtersMax,
       refuseControlCharacters: mqtt.refuseControlCharacters,
+      maximumQos: mqtt.maximumQos as Qos,
+      retainAvailable: mqtt.retainAvailable,
+      responseInformation: mqtt.responseInformation,
     },
+    serverReference: mqtt.serverReference,
+    denySubscribeCode: denySubscribeCodes[mqtt.denySubscribeCode],
     sessionExpiryMaxS: Math.floor(mqtt.sessionExpiryMsMax / 1000),
     publishWaitMs: mqtt.publishWaitMs,
     subscribeWaitMs: mqtt.subscribeWaitMs,

@@ -89,7 +89,7 @@ describe("the first packet", () => {
     },
   );
 
-  test("[3.1.2-2] an unsupported level is answered in the form of its neighbour", async () => {
+  test("[3.1.2-2] [311:3.1.2-2] an unsupported level is answered in the form of its neighbour", async () => {
     await refusal(packet("10", field("MQTT"), "06 02 0000 00", field("c")), 0x84);
     const client = await broker().raw(4);
     client.send(packet("10", field("MQTT"), "01 02 0000", field("c")));
@@ -224,7 +224,7 @@ describe("acceptance", () => {
     await watch.expectNothing();
   });
 
-  test("[3.1.4-3] the older connection of a client identifier gets 0x8E and ends", async () => {
+  test("[3.1.4-3] [311:3.1.4-2] the older connection of a client identifier gets 0x8E and ends", async () => {
     const { client: old5 } = await broker().connect("twin", { level: 5 });
     const { client: old4 } = await broker().connect("twin", { level: 4 });
     await old5.expectBytes("e0 01 8e");
@@ -270,7 +270,9 @@ describe("acceptance", () => {
     }
   });
 
-  test("[3.2.2-1] [3.2.2-2] [3.2.2-3] Session Present is 1 exactly when a session goes on", async () => {
+  const present = "[3.2.2-1] [3.2.2-2] [3.2.2-3] [311:3.2.2-1] [311:3.2.2-2] [311:3.2.2-3]";
+
+  test(`${present} Session Present is 1 exactly when a session goes on`, async () => {
     for (const level of [5, 4] as const) {
       const clientId = `present ${level}`;
       const flag = async (clean: boolean): Promise<number | undefined> => {
@@ -300,8 +302,21 @@ describe("acceptance", () => {
     await refusal(connect({ properties: "15 0003 616263" }), 0x8c);
   });
 
-  test("[4.12.0-6] Authentication Data without a method is a protocol error", async () => {
+  test("Authentication Data without a method is a protocol error", async () => {
     await refusal(connect({ properties: "16 0001 6d" }), 0x82);
+  });
+
+  test("[4.12.0-6] without a method in CONNECT there is none in CONNACK, and no AUTH", async () => {
+    const { client, connack } = await broker().connect("plain");
+    expect(connack.properties?.authenticationMethod).toBeUndefined();
+    expect(connack.properties?.authenticationData).toBeUndefined();
+    await client.expectNothing();
+  });
+
+  test("[3.15.1-1] AUTH with flags is malformed", async () => {
+    const { client } = await broker().connect("auth flags");
+    client.send(packet("f2", "18", properties("15 0001 6d")));
+    await client.expectRefused(0x81);
   });
 
   test("[4.12.0-7] AUTH on a connection without a method is a protocol error", async () => {

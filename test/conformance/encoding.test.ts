@@ -107,7 +107,7 @@ describe("variable byte integers", () => {
 
 describe("the fixed header", () => {
   test.each(["c1", "e1", "42", "51", "60", "63", "71", "80", "83", "a0", "f1"])(
-    "[2.1.3-1] reserved flags other than the listed ones are malformed: %s",
+    "[2.1.3-1] [311:2.2.2-1] [311:2.2.2-2] flags other than the listed ones are malformed: %s",
     async (first) => {
       const body = first === "c1" || first === "e1" ? "" : "0001";
       await expectEnd(5, packet(first, body), malformed);
@@ -147,10 +147,13 @@ describe("packet identifiers", () => {
     ["UNSUBSCRIBE", packet("a2", "0000", field("a")), packet("a2", "0000 00", field("a"))],
     ["PUBREL", packet("62", "0000"), packet("62", "0000")],
     ["PUBACK", packet("40", "0000"), packet("40", "0000")],
-  ])("[2.2.1-3] identifier 0 is a protocol error: %s", async (_name, before5, in5) => {
-    await expectEnd(5, in5, protocolError);
-    await expectEnd(4, before5, protocolError);
-  });
+  ])(
+    "[2.2.1-3] [311:2.3.1-1] identifier 0 is a protocol error: %s",
+    async (_name, before5, in5) => {
+      await expectEnd(5, in5, protocolError);
+      await expectEnd(4, before5, protocolError);
+    },
+  );
 
   test("[2.2.1-5] acks carry the identifier of what they acknowledge", async () => {
     const client = await connected(4);

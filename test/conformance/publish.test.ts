@@ -146,7 +146,7 @@ describe("QoS 1", () => {
   );
 
   test.each(kinds)(
-    "[4.3.2-1] unused identifiers, kept until PUBACK: %s",
+    "[4.3.2-1..3] unused identifiers, kept until PUBACK: %s",
     async (name, subscribe) => {
       const topic = `ids/${name}`;
       const subscriber = await subscribe(topic, 1);
@@ -202,7 +202,7 @@ describe("QoS 1", () => {
 
 describe("QoS 2 from a client", () => {
   test.each(kinds)(
-    "[4.3.3-8] [4.3.3-9] [4.3.3-10] PUBREC; until PUBREL the same id is a repeat: %s",
+    "[4.3.3-8..10] [4.3.3-12] PUBREC; until PUBREL the same id is a repeat: %s",
     async (name, subscribe) => {
       const topic = `q2/${name}`;
       const subscriber = await subscribe(topic, 0);
@@ -226,7 +226,7 @@ describe("QoS 2 from a client", () => {
     },
   );
 
-  test("[4.3.3-11] [4.3.3-12] PUBREL of an unknown id: PUBCOMP, 0x92 in MQTT 5", async () => {
+  test("[4.3.3-11] PUBREL of an unknown id: PUBCOMP, 0x92 in MQTT 5", async () => {
     const five = await connected("p", 5);
     five.send(pubrel(9));
     await five.expectBytes("70 03 0009 92");
@@ -452,7 +452,7 @@ describe("forwarded", () => {
     },
   );
 
-  test("[3.3.2-5] expired before its delivery began, it is dropped", async () => {
+  test("[3.3.2-5] [3.3.2-6] expired before its delivery it is dropped; else the rest of the time is sent", async () => {
     const away = await durable("expiry/#", 1, 5);
     await away.close();
     const client = await connected("p", 5);
@@ -464,11 +464,28 @@ describe("forwarded", () => {
     const { client: back } = await broker().resume("durable expiry/#");
     const got = await back.expect("publish");
     expect(got.topic).toBe("expiry/long");
-    // [3.3.2-6] and the seconds that are left are sent.
     const left = got.properties?.messageExpiryInterval ?? 0;
     expect(left).toBeGreaterThanOrEqual(57);
     expect(left).toBeLessThanOrEqual(59);
     await back.expectNothing();
+  });
+
+  test("[4.3.3-7] [4.3.3-13] a QoS 2 exchange that has begun is finished, expired or not", async () => {
+    const subscriber = await durable("forward/begun", 2, 5);
+    const client = await connected("p", 5);
+    const expiry = "02 00000001";
+    client.send(publish5("forward/begun", "x", { qos: 2, id: 5, properties: expiry }));
+    await client.expectBytes(pubrec(5));
+    await subscriber.expect("publish");
+    await Promise.all([client.expectSilence(1100), subscriber.expectSilence(1100)]);
+    client.send(publish5("forward/begun", "x", { qos: 2, id: 5, dup: true, properties: expiry }));
+    await client.expectBytes(pubrec(5));
+    client.send(pubrel(5));
+    await client.expectBytes(pubcomp(5));
+    subscriber.send(pubrec(1));
+    await subscriber.expectBytes(pubrel(1));
+    subscriber.send(pubcomp(1));
+    await subscriber.expectNothing();
   });
 
   test("an expiry of 0 does not outlive its delivery", async () => {

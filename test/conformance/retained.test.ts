@@ -67,7 +67,7 @@ test("[3.3.1-8] RETAIN 0 leaves the stored one alone", async () => {
   expect(await read("r/3")).toEqual(["r/3 kept q1 r1"]);
 });
 
-test("[3.3.1-9] [3.3.1-10] [3.3.1-11] Retain Handling: always, only when new, never", async () => {
+test("[3.3.1-9..11] [3.8.4-4] Retain Handling: always, only when new, never", async () => {
   await retain("r/4", "x", 0);
   const client = await connected(5);
   const retained = publish5("r/4", "x", { retain: true });
@@ -112,7 +112,7 @@ test("[311:3.3.1-6] in 3.1.1 every SUBSCRIBE brings it again", async () => {
 });
 
 test.each([true, false])(
-  "[3.3.1-12] [3.3.1-13] Retain As Published decides RETAIN of a live one: clean start %s",
+  "[3.3.1-12] [3.3.1-13] [311:3.3.1-8] [311:3.3.1-9] Retain As Published decides RETAIN of a live one: clean start %s",
   async (clean) => {
     const topic = `r/6/${clean}`;
     const plain = await connected(5, clean);
@@ -124,7 +124,7 @@ test.each([true, false])(
     await retain(topic, "x");
     await plain.expectBytes(publish5(topic, "x", { qos: 1, id: 1 }));
     await asPublished.expectBytes(publish5(topic, "x", { qos: 1, id: 1, retain: true }));
-    // [311:3.3.1-8] because of a SUBSCRIBE it carries RETAIN 1 in any case.
+    // Because of a SUBSCRIBE it carries RETAIN 1 in any case.
     const late = await connected(5, clean);
     late.send(subscribe5(1, [[topic, 0x01]]));
     await late.expect("suback");

@@ -48,7 +48,7 @@ async function leave(client: RawClient): Promise<void> {
 
 describe("session state", () => {
   test.each([4, 5] as const)(
-    "[3.1.2-4] Clean Start 1 discards subscriptions, queue, inflight and QoS 2 ids: %s",
+    "[3.1.2-4] [311:3.1.2-6] Clean Start 1 discards subscriptions, queue, inflight and QoS 2 ids: %s",
     async (level) => {
       const topic = `discard/${level}`;
       const clientId = `discard ${level}`;
@@ -173,7 +173,7 @@ describe("session state", () => {
 });
 
 describe("keep alive", () => {
-  test("[3.1.2-22] silence of 1.5 times it ends the connection, the will applies", async () => {
+  test("[3.1.2-22] [311:3.1.2-24] silence of 1.5 times it ends the connection, the will applies", async () => {
     const { client: watch } = await broker().connect("ka watch", { level: 4 });
     watch.send(subscribe4(1, [["ka/+", 0]]));
     await watch.expect("suback");
@@ -269,6 +269,18 @@ describe("DISCONNECT", () => {
       }
     },
   );
+
+  test("[3.14.2-2] what the broker says has no Session Expiry: whatever the fault", async () => {
+    for (const fault of ["f2 00", "c1 00", "36 00", "82 00", "10 00", "30 03 0001 2b", "e0 00"]) {
+      const { client } = await broker().connect("no expiry", { clean: false });
+      client.send(fault);
+      for (const { packet } of await client.expectClosed()) {
+        expect(
+          packet?.cmd === "disconnect" && packet.properties?.sessionExpiryInterval,
+        ).toBeFalsy();
+      }
+    }
+  });
 
   test("DISCONNECT of 3.1.1 has no body", async () => {
     const { client } = await broker().connect("body", { level: 4 });

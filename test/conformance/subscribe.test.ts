@@ -297,7 +297,7 @@ describe("delivery", () => {
 
 describe("UNSUBSCRIBE", () => {
   test.each(kinds)(
-    "[3.10.4-4] [3.10.4-5] [3.10.4-6] [3.11.3-1] [3.11.3-2] a code per filter, in order: %s",
+    "[3.10.4-4..6] [311:3.10.4-5] [3.11.3-1] [3.11.3-2] a code per filter, in order: %s",
     async (_name, clean) => {
       const client = await connected(5, clean);
       client.send(

@@ -98,6 +98,8 @@ const returnCodes = new Map<ReasonCode, number>([
   [reason.clientIdentifierNotValid, 2],
   [reason.serverUnavailable, 3],
   [reason.serverBusy, 3],
+  [reason.useAnotherServer, 3],
+  [reason.serverMoved, 3],
   [reason.badUserNameOrPassword, 4],
   [reason.notAuthorized, 5],
   [reason.banned, 5],

@@ -1,6 +1,7 @@
 // Pure parts of CONNECT and its answer, and of SUBSCRIBE: what follows from a packet and the
 // settings alone.
 
+import type { CodedError } from "../../base/index.ts";
 import {
   parseSubscriptionFilter,
   subscriptionFilterFault,
@@ -9,12 +10,14 @@ import {
 import type { DecodeContext } from "../codec/decode-context.ts";
 import type {
   ConnectPacket,
+  Qos,
   SubscribePacket,
   SubscriptionOptions,
   UnsubscribePacket,
 } from "../codec/packets.ts";
 import { noProperties, type Properties } from "../codec/properties.ts";
-import { malformed } from "../errors.ts";
+import { reason } from "../codec/reasons.ts";
+import { malformed, mqttErrors } from "../errors.ts";
 import type { PeerLimits } from "./packet-sender.ts";
 import type {
   ConnectAnswer,
@@ -91,9 +94,39 @@ export function connackProperties(
     }),
     ...(settings.topicAliasMaximum > 0 && { topicAliasMaximum: settings.topicAliasMaximum }),
     maximumPacketSize: settings.maxPacketSize,
+    ...offers(packet, settings),
     ...answer.properties,
     ...(announce && { serverKeepAliveS: keepAliveS }),
   };
+}
+
+/** What the broker does not do, and what the client has asked to be told (3.1.2-28). */
+function offers(packet: ConnectPacket, settings: ServerConnectionSettings): Properties {
+  const { maximumQos, retainAvailable, responseInformation } = settings;
+  const isAsked = packet.properties.requestResponseInformation === true;
+  return {
+    ...(maximumQos < 2 && { maximumQos }),
+    ...(!retainAvailable && { retainAvailable }),
+    ...(isAsked && responseInformation !== "" && { responseInformation }),
+  };
+}
+
+/**
+ * Why a publish or a will asks for more than CONNACK offers (3.2.2-11 to -14), with the reason to
+ * answer; undefined when it does not.
+ */
+export function offerFault(
+  { qos, retain }: { readonly qos: Qos; readonly retain: boolean },
+  { maximumQos, retainAvailable }: ServerConnectionSettings,
+): CodedError | undefined {
+  if (qos > maximumQos) {
+    const what = `QoS ${qos}, the maximum is ${maximumQos}`;
+    return mqttErrors.notOffered({ reasonCode: reason.qosNotSupported, what });
+  }
+  if (retain && !retainAvailable) {
+    return mqttErrors.notOffered({ reasonCode: reason.retainNotSupported, what: "RETAIN" });
+  }
+  return undefined;
 }
 
 /** @throws MQTT_PACKET_MALFORMED for a broken `$share` (4.8.2-1, -2). */
@@ -101,8 +134,10 @@ export function subscribeRequest(
   packet: SubscribePacket,
   bridge: boolean,
   limits: TopicLimits,
+  maximumQos: Qos,
 ): SubscribeRequest {
-  const filters = packet.filters.map(({ filter, options }) => {
+  const filters = packet.filters.map(({ filter, options: asked }) => {
+    const options = asked.qos > maximumQos ? { ...asked, qos: maximumQos } : asked;
     const requested = requestedFilter(filter, limits);
     const plain = requested.filter?.group === undefined;
     return { ...requested, options: bridge && plain ? bridgeOptions(options) : options };

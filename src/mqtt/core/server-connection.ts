@@ -38,6 +38,7 @@ import {
   connackProperties,
   decodeContextOf,
   keepAliveOf,
+  offerFault,
   peerLimitsOf,
   receiveMaximumOf,
   subscribeRequest,
@@ -340,6 +341,11 @@ export class ServerConnection {
     const publish = this.#readPublish(bytes, start, bodyStart, end);
     if (publish === undefined) return;
     const { qos, packetId } = publish;
+    const fault = offerFault(publish, this.#settings);
+    if (fault !== undefined) {
+      this.#fail(fault);
+      return;
+    }
     if (qos === 0) {
       this.#events.onPublish(publish, 0);
       return;
@@ -392,7 +398,9 @@ export class ServerConnection {
     this.#sender.setLimits(peerLimitsOf(packet, this.#settings));
     this.#handshakeDeadlineMs = undefined;
     this.#state = "deciding";
-    this.#events.onConnect(packet);
+    const fault = packet.will && offerFault(packet.will, this.#settings);
+    if (fault === undefined) this.#events.onConnect(packet);
+    else this.#fail(fault);
   }
 
   // With an authentication method in CONNECT only AUTH and DISCONNECT may come before CONNACK.
@@ -445,7 +453,8 @@ export class ServerConnection {
     let tell: () => void;
     try {
       if (packet.type === "subscribe") {
-        const request = subscribeRequest(packet, this.connectPacket.bridge, limits);
+        const { maximumQos } = this.#settings;
+        const request = subscribeRequest(packet, this.connectPacket.bridge, limits, maximumQos);
         tell = () => this.#events.onSubscribe(request);
       } else {
         const request = unsubscribeRequest(packet, limits);

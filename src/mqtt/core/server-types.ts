@@ -2,7 +2,7 @@
 
 import type { CodedError } from "../../base/index.ts";
 import type { SubscriptionFilter, TopicFault } from "../../topic/index.ts";
-import type { AuthPacket, ConnectPacket, SubscriptionOptions } from "../codec/packets.ts";
+import type { AuthPacket, ConnectPacket, Qos, SubscriptionOptions } from "../codec/packets.ts";
 import type { Properties } from "../codec/properties.ts";
 import type { InboundPublish } from "../codec/publish-frame.ts";
 import type { ReasonCode } from "../codec/reasons.ts";
@@ -30,6 +30,12 @@ export type ServerConnectionSettings = {
   /** Filters in one SUBSCRIBE or UNSUBSCRIBE. */
   readonly filtersMax: number;
   readonly refuseControlCharacters: boolean;
+  /** Highest QoS that clients may publish with; SUBSCRIBEs are granted no more. */
+  readonly maximumQos: Qos;
+  /** False: RETAIN is refused with 0x9A, in publishes and wills. */
+  readonly retainAvailable: boolean;
+  /** What clients that ask for Response Information are told; empty: nothing. */
+  readonly responseInformation: string;
 };
 
 export const serverConnectionSettingsDefault: ServerConnectionSettings = {
@@ -45,6 +51,9 @@ export const serverConnectionSettingsDefault: ServerConnectionSettings = {
   topicLevelsMax: 128,
   filtersMax: 1000,
   refuseControlCharacters: false,
+  maximumQos: 2,
+  retainAvailable: true,
+  responseInformation: "",
 };
 
 export type RequestedFilter = {
@@ -116,8 +125,9 @@ export interface ServerEvents {
 export type ConnectAnswer = {
   readonly sessionPresent: boolean;
   /**
-   * Assigned identifier, granted Session Expiry, Maximum QoS and so on. The core adds its own:
-   * Receive Maximum, Topic Alias Maximum, Maximum Packet Size, Server Keep Alive, the method.
+   * Assigned identifier, granted Session Expiry and so on. The core adds its own: Receive Maximum,
+   * Topic Alias Maximum, Maximum Packet Size, Server Keep Alive, Maximum QoS, Retain Available,
+   * Response Information, the method.
    */
   readonly properties?: Properties;
 };

@@ -330,8 +330,9 @@ function scalar<T>(parse: (text: string) => T | undefined): v.GenericSchema<unkn
 }
 
 function textSchema(pattern: RegExp | undefined): v.GenericSchema<unknown, string> {
-  const some = v.pipe(v.string(), v.minLength(1));
-  return pattern === undefined ? some : v.pipe(some, v.regex(pattern));
+  // A pattern says by itself whether nothing is a text.
+  if (pattern === undefined) return v.pipe(v.string(), v.minLength(1));
+  return v.pipe(v.string(), v.regex(pattern));
 }
 
 function quoteItem(item: string): string {

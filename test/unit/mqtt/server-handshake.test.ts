@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { encodePacket } from "../../../src/mqtt/index.ts";
+import { encodePacket, type SubscribeRequest } from "../../../src/mqtt/index.ts";
 import { Conversation, connect4, connect5, publishing, withProperties } from "./conversation.ts";
 import { hex } from "./support.ts";
 
@@ -243,5 +243,44 @@ describe("enhanced authentication", () => {
     expect(talk.heardShort()).toEqual(["auth 0x18", "auth 0x0"]);
     talk.say(answer);
     expect(talk.heardShort()).toEqual(["disconnect 0x82"]);
+  });
+});
+
+describe("a broker that offers less", () => {
+  const settings = { maximumQos: 1, retainAvailable: false, responseInformation: "r" } as const;
+
+  test("says so in CONNACK, and gives Response Information to who asks", () => {
+    const talk = new Conversation({ settings });
+    talk.say(withProperties({ requestResponseInformation: true }));
+    const offered = { maximumQos: 1, retainAvailable: false, responseInformation: "r" };
+    expect(talk.heard()[0]).toMatchObject({ properties: offered });
+    const quiet = new Conversation({ settings }).say(connect5).heard()[0];
+    expect(quiet).toHaveProperty("properties.maximumQos", 1);
+    expect(quiet).not.toHaveProperty("properties.responseInformation");
+  });
+
+  test("refuses wills above it before its owner hears of the CONNECT", () => {
+    const will = { topic: "t", payload: Buffer.from("x"), properties: {} };
+    for (const [flags, code] of [
+      [{ qos: 2, retain: false }, 0x9b],
+      [{ qos: 1, retain: true }, 0x9a],
+    ] as const) {
+      const talk = new Conversation({ settings }).say({ ...connect5, will: { ...will, ...flags } });
+      expect(talk.heardShort()).toEqual([`connack 0x${code.toString(16)}`]);
+      expect(talk.events).toEqual(["end protocol_error"]);
+    }
+  });
+
+  test("ends the connection of who publishes above it, and grants its maximum", () => {
+    const talk = new Conversation({ settings }).say(connect5, publishing(2, 1));
+    expect(talk.heardShort()).toEqual(["connack 0x0", "disconnect 0x9b"]);
+    expect(talk.events).toEqual(["connect c", "end protocol_error"]);
+    const granted: number[] = [];
+    const events = {
+      onSubscribe: (request: SubscribeRequest) =>
+        granted.push(...request.filters.map((filter) => filter.options.qos)),
+    };
+    new Conversation({ settings, events }).say(connect5, "82 0b 0001 00 0001 61 02 0001 62 00");
+    expect(granted).toEqual([1, 0]);
   });
 });

@@ -1,7 +1,11 @@
 // Keys: the MQTT front end and its sessions. See `../keys.ts` for the rules.
 
-import { count, duration, flag, group, size } from "../schema.ts";
+import { choice, count, duration, flag, group, size, text } from "../schema.ts";
 import { day, gib, kib, mib, minute, second, uint16Max } from "./units.ts";
+
+/** Texts that are told to clients: no control characters, and of a length that fits. */
+const told = /^\P{Cc}{0,1000}$/u;
+const toldExpected = "a text of at most 1,000 characters";
 
 export const mqtt = group("The MQTT front end and its sessions.", {
   maxPacketSize: size({
@@ -193,6 +197,39 @@ export const mqtt = group("The MQTT front end and its sessions.", {
     doc: "Whether texts with control characters (U+0001-1F, U+007F-9F) are malformed.",
     reload: "restart",
     fallback: "false",
+  }),
+  maximumQos: count({
+    doc: "Highest QoS clients may publish with and are granted. Beyond: 0x9B; 3.1.1: closed.",
+    reload: "restart",
+    fallback: "2",
+    min: 0,
+    max: 2,
+    zero: "as_is",
+    zeroDoc: "QoS 0 only",
+  }),
+  retainAvailable: flag({
+    doc: "Whether messages may be retained. If not: 0x9A; MQTT 3.1.1: closed.",
+    reload: "restart",
+    fallback: "true",
+  }),
+  responseInformation: text({
+    pattern: told,
+    expected: toldExpected,
+    doc: "Told to clients that ask for Response Information, such as a topic prefix; empty: none.",
+    reload: "restart",
+    fallback: "",
+  }),
+  serverReference: text({
+    pattern: told,
+    expected: toldExpected,
+    doc: "Other server that clients are sent to when this node stops (0x9C); empty: none.",
+    reload: "restart",
+    fallback: "",
+  }),
+  denySubscribeCode: choice(["not_authorized", "unspecified"], {
+    doc: "What MQTT 5 hears of a filter without rights: 0x87, or 0x80 to say less.",
+    reload: "restart",
+    fallback: "not_authorized",
   }),
   restartGrace: duration({
     doc: "After a start, time before wills and expiries of absent clients count.",
