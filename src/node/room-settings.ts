@@ -45,7 +45,7 @@ export function logSettings({ log, mqtt }: Settings): LogSettings {
 
 export function storeSettings(settings: Settings, paths: DataPaths): StoreSettings {
   const { databases, groups, log, store } = settings;
-  const { layoutOptions } = databases.messages;
+  const { layoutOptions, retention } = databases.messages;
   const { lts } = storeSettingsDefault;
   return {
     ...storeSettingsDefault,
@@ -58,6 +58,7 @@ export function storeSettings(settings: Settings, paths: DataPaths): StoreSettin
     pendingBytesMax: log.pendingBytesMax,
     blockCacheBytesMax: store.blockCacheBytes,
     openSlabsMax: store.openSlabs,
+    retention: { ageMs: retention.ageMs, bytes: retention.sizeBytes },
     lts: {
       ...lts,
       thresholds: [layoutOptions.rootThreshold, layoutOptions.threshold],

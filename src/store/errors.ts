@@ -111,6 +111,18 @@ export const storeErrors = defineErrors({
     message: "there is no database {database}",
     help: "List the databases and use one of their names.",
   },
+  shardMissing: {
+    code: "STORE_SHARD_NOT_FOUND",
+    kind: "invalid",
+    message: "there is no log shard {shard}",
+    help: "List the shards and use one of their numbers.",
+  },
+  holdMissing: {
+    code: "STORE_HOLD_NOT_FOUND",
+    kind: "invalid",
+    message: "there is no hold {hold} in database {database}",
+    help: "List the holds and use one of their names.",
+  },
   blockCorrupt: {
     code: "STORE_BLOCK_CORRUPT",
     kind: "corrupt",

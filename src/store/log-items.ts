@@ -18,6 +18,8 @@ export const logItemKind = {
   openWriter: 4,
   rotate: 5,
   drop: 6,
+  hold: 7,
+  releaseHold: 8,
 } as const;
 
 const hasEvidence = 1;

@@ -29,7 +29,13 @@ import type {
 } from "./api.ts";
 import { readLtsRecords, writeLtsRecords } from "./core/lts-codec.ts";
 import type { LtsRecord } from "./core/lts-trie.ts";
-import { type MissingSpan, nextMissing, sortSpans } from "./core/missing.ts";
+import {
+  countMissed,
+  type MissingSpan,
+  type MissingWant,
+  nextMissing,
+  sortSpans,
+} from "./core/missing.ts";
 import { flagsOf, toDeliverable, toPublicTtv } from "./deliverable.ts";
 import { storeErrors } from "./errors.ts";
 import {
@@ -39,6 +45,7 @@ import {
   readEvidence,
   writeEvidence,
 } from "./evidence.ts";
+import { type HoldTable, writeHold } from "./holds.ts";
 import {
   type AppendItem,
   appendBytesMax,
@@ -68,6 +75,7 @@ export type LogShardParts = {
   readonly ordinal: number;
   readonly evidence: EvidenceTable;
   readonly writers: WriterTable;
+  readonly holds: HoldTable;
   readonly generations: Generations;
   readonly interest: UseTable;
   readonly phase: (name: string) => void;
@@ -80,6 +88,7 @@ export class LogShard implements ShardMachine, ShardSource {
   readonly ordinal: number;
   readonly evidence: EvidenceTable;
   readonly generations: Generations;
+  readonly holds: HoldTable;
   readonly counters: Counters<typeof logShardCounterHelp> = createCounters(logShardCounterHelp);
   readonly #writers: WriterTable;
   readonly #interest: UseTable;
@@ -100,6 +109,7 @@ export class LogShard implements ShardMachine, ShardSource {
     this.ordinal = parts.ordinal;
     this.evidence = parts.evidence;
     this.generations = parts.generations;
+    this.holds = parts.holds;
     this.#writers = parts.writers;
     this.#interest = parts.interest;
     this.#phase = parts.phase;
@@ -216,9 +226,21 @@ export class LogShard implements ShardMachine, ShardSource {
     return this.#rotation;
   }
 
-  /** Drops sealed generations that end at or before `untilUs`; resolves when that is durable. */
-  async dropUntil(untilUs: number): Promise<void> {
-    const numbers = this.generations.droppable(untilUs);
+  /**
+   * Drops sealed generations that end at or before `untilUs`; those that a hold keeps only by
+   * force. Resolves with how many, when that is durable.
+   */
+  async dropUntil(untilUs: number, options: { readonly force?: boolean } = {}): Promise<number> {
+    const numbers = this.generations
+      .droppable(untilUs)
+      .filter(({ toUs }) => options.force === true || this.holds.keeping(toUs - 1).length === 0)
+      .map(({ number }) => number);
+    await this.drop(numbers);
+    return numbers.length;
+  }
+
+  /** Drops these sealed generations; resolves when that is durable. */
+  async drop(numbers: readonly number[]): Promise<void> {
     if (numbers.length === 0) return;
     await this.#commit({
       kind: logItemKind.drop,
@@ -229,6 +251,18 @@ export class LogShard implements ShardMachine, ShardSource {
       },
     });
     await this.shard.checkpoint();
+  }
+
+  /** Makes or moves a hold: TTVs later than `afterUs` stay. Resolves when durable. */
+  async hold(name: string, afterUs: number): Promise<void> {
+    this.holds.checkRoom(name);
+    const encode = (writer: ByteWriter): void => writeHold(writer, name, afterUs);
+    await this.#commit({ kind: logItemKind.hold, sizeBytes: namesBytesMax(name), encode });
+  }
+
+  async releaseHold(name: string): Promise<void> {
+    const encode = (writer: ByteWriter): void => void writer.string(name);
+    await this.#commit({ kind: logItemKind.releaseHold, sizeBytes: namesBytesMax(name), encode });
   }
 
   /** Seals what is open, so that its memory can be freed by writing it. */
@@ -311,8 +345,15 @@ export class LogShard implements ShardMachine, ShardSource {
         return this.generations.applyRotate(body.u32(), timeUs, readLtsRecords(body));
       case logItemKind.drop: {
         const numbers = Array.from({ length: body.varint() }, () => body.u32());
-        return this.generations.applyDrop(numbers);
+        for (const gone of this.generations.applyDrop(numbers)) {
+          this.holds.applyLoss(gone.untilUs, gone.countMax);
+        }
+        return;
       }
+      case logItemKind.hold:
+        return this.holds.applyHold(body.string(), body.u64());
+      case logItemKind.releaseHold:
+        return this.holds.applyRelease(body.string());
       default:
         throw storeErrors.shardCorrupt({ shard: this.number, reason: `item of kind ${kind}` });
     }
@@ -349,6 +390,7 @@ export class LogShard implements ShardMachine, ShardSource {
   capture(): CheckpointImage {
     const addEvidence = this.evidence.capture();
     const addWriters = this.#writers.capture();
+    const addHolds = this.holds.capture();
     const addMatches = this.#interest.capture(this.ordinal);
     const slabs = this.generations.capture();
     return {
@@ -356,12 +398,14 @@ export class LogShard implements ShardMachine, ShardSource {
       addRows: (batch: KvBatch) => {
         addEvidence(batch);
         addWriters(batch);
+        addHolds(batch);
         addMatches(batch);
         slabs.addRows(batch);
       },
       finish: (committed) => {
         this.evidence.finish(committed);
         this.#writers.finish(committed);
+        this.holds.finish(committed);
         this.#interest.finish(this.ordinal, committed);
         slabs.finish(committed);
       },
@@ -410,12 +454,11 @@ export class LogShard implements ShardMachine, ShardSource {
     return this.generations.slabAfter(positionUs);
   }
 
-  missedAfter(positionUs: number): MissedReport | undefined {
+  missedAfter(positionUs: number, wants: () => readonly MissingWant[]): MissedReport | undefined {
     const found = nextMissing(this.#missingSpans(), positionUs);
     if (found === undefined) return undefined;
-    const { afterUs, untilUs, countMax, reason } = found;
-    const span = { fromUs: afterUs, toUs: untilUs, count: countMax };
-    return { shard: this.number, ...span, estimated: true, reason };
+    const span = { fromUs: found.afterUs, toUs: found.untilUs, reason: found.reason };
+    return { shard: this.number, ...span, ...countMissed(found, wants()) };
   }
 
   #missingSpans(): readonly MissingSpan[] {

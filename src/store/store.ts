@@ -38,14 +38,18 @@ import { type LtsSettings, ltsSettingsDefault } from "./core/lts.ts";
 import { DurableKv } from "./durable-kv.ts";
 import { storeErrors } from "./errors.ts";
 import { EvidenceTable } from "./evidence.ts";
+import { HoldTable } from "./holds.ts";
 import { LogShard } from "./log-shard.ts";
 import type { ShardMachine } from "./machine.ts";
 import { MapShard } from "./map/map-shard.ts";
 import { MapSlab } from "./map/map-slab.ts";
+import { Operator, shardFolder } from "./operator.ts";
+import type { Retention } from "./operator-api.ts";
 import { BlockCache } from "./pools/block-cache.ts";
 import type { FilterUse } from "./pools/filter-use.ts";
 import { InterestTable } from "./pools/interest.ts";
 import { poolCounterHelp, SubscriberState } from "./pools/subscriber.ts";
+import { type RetainedDatabase, RetentionKeeper, retentionCounterHelp } from "./retention.ts";
 import { Shard } from "./shard.ts";
 import { LocalLog } from "./shard-log.ts";
 import { ShardStore } from "./shard-store.ts";
@@ -74,7 +78,13 @@ export type StoreSettings = {
   /** Sealed slabs open at once for readers; the least used is closed. Default 64. */
   readonly openSlabsMax: number;
   readonly lts: LtsSettings;
+  /** What `messages` keeps. Default 7 days. */
+  readonly retention: Retention;
+  /** Logical bytes at which the generation of one shard ends. Default 1 GiB. */
+  readonly generationBytesMax: number;
 };
+
+const dayMs = 86_400_000;
 
 export const storeSettingsDefault: Omit<StoreSettings, "dir" | "quarantineDir"> = {
   shards: 4,
@@ -84,6 +94,8 @@ export const storeSettingsDefault: Omit<StoreSettings, "dir" | "quarantineDir"> 
   blockCacheBytesMax: 64 * 1024 * 1024,
   openSlabsMax: 64,
   lts: ltsSettingsDefault,
+  retention: { ageMs: 7 * dayMs, bytes: 0 },
+  generationBytesMax: 1024 * 1024 * 1024,
 };
 
 export type StoreComponents = {
@@ -117,9 +129,10 @@ export async function openStore(
 }
 
 export class LocalStore implements Store {
-  readonly counters = createCounters(poolCounterHelp);
+  readonly counters = createCounters({ ...poolCounterHelp, ...retentionCounterHelp });
   readonly blockCache: BlockCache;
   readonly openSlabs: OpenSlabs;
+  readonly operator = new Operator({ databases: () => [{ name: "messages", logs: this.#logs }] });
   readonly #settings: StoreSettings;
   readonly #components: StoreComponents;
   readonly #checkpointer: Checkpointer;
@@ -133,6 +146,7 @@ export class LocalStore implements Store {
   #logs: readonly LogShard[] = [];
   #interest: InterestTable<FilterUse> | undefined;
   #failure: CodedError | undefined;
+  #retention: RetentionKeeper | undefined;
 
   constructor(settings: StoreSettings, components: StoreComponents) {
     const { clock, logger } = components;
@@ -166,6 +180,14 @@ export class LocalStore implements Store {
       this.#openLogShard(messages, number, ordinal),
     );
     for (const log of this.#logs) this.#checkpointer.watch(log.shard);
+    const { clock, logger } = this.#components;
+    const databases = (): RetainedDatabase[] => [this.#retained];
+    this.#retention = new RetentionKeeper({ clock, logger, databases, counters: this.counters });
+  }
+
+  get #retained(): RetainedDatabase {
+    const { retention, generationBytesMax } = this.#settings;
+    return { name: "messages", logs: this.#logs, retention, generationBytesMax };
   }
 
   // -------------------------------------------------------------- faces
@@ -266,6 +288,7 @@ export class LocalStore implements Store {
    * something that is not durable yet is told STORE_CLOSED.
    */
   async close(): Promise<void> {
+    this.#retention?.close();
     this.#checkpointer.close();
     this.#gate.close();
     this.#failure ??= storeErrors.closed();
@@ -332,6 +355,7 @@ export class LocalStore implements Store {
         disk,
         openSlabs: this.openSlabs,
         onSetAside: () => this.#checkpointSoon(number),
+        onSealed: () => this.#retention?.grown(log, this.#retained),
         kv: { driver: kv, clock, logger },
         reader,
         lts: this.#settings.lts,
@@ -342,8 +366,11 @@ export class LocalStore implements Store {
       shardStore,
     );
     this.#closer.own(generations);
-    const log = new LogShard({
+    const holds = new HoldTable();
+    await holds.load(shardStore);
+    const log: LogShard = new LogShard({
       ordinal,
+      holds,
       evidence: new EvidenceTable(shardStore),
       writers,
       generations,
@@ -360,7 +387,7 @@ export class LocalStore implements Store {
   async #shardDir(database: DatabaseRecord, number: ShardNumber): Promise<string> {
     const { disk } = this.#components;
     const parent = joinPath(this.#settings.dir, database.name);
-    const dir = joinPath(parent, `s${String(number).padStart(4, "0")}`);
+    const dir = joinPath(parent, shardFolder(number));
     if (await disk.exists(dir)) return dir;
     await disk.makeDir(dir);
     await disk.syncDir(parent);

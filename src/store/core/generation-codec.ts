@@ -19,12 +19,27 @@ export function encodeGenerationRow(generation: Generation): Buffer {
   writer
     .string(generation.layout)
     .u64(generation.fromUs)
-    .u64(generation.toUs ?? 0);
+    .u64(generation.toUs ?? 0)
+    .u64(generation.firstUs);
   writer.varint(generation.streams.size);
-  for (const [stream, { ttvs, sizeBytes }] of generation.streams) {
-    writer.u32(stream).varint(ttvs).varint(sizeBytes);
+  for (const [stream, count] of generation.streams) {
+    writer.u32(stream).varint(count.ttvs).varint(count.sizeBytes);
+    writeStructure(writer, count);
   }
   return writer.finish();
+}
+
+/** Its root, 1 for the topics that start with `$`, and its levels. */
+export function writeStructure(
+  writer: ByteWriter,
+  { structure, dollar }: Pick<StreamCount, "structure" | "dollar">,
+): void {
+  writer.u8(dollar ? 1 : 0).string(structure.join("/"));
+}
+
+export function readStructure(reader: ByteReader): Pick<StreamCount, "structure" | "dollar"> {
+  const dollar = reader.u8() === 1;
+  return { dollar, structure: reader.string().split("/") };
 }
 
 /** @throws STORE_ROW_CORRUPT, STORE_VERSION_UNKNOWN. */
@@ -40,9 +55,11 @@ export function decodeGenerationRow(key: Uint8Array, value: Uint8Array): Generat
     const layout = reader.string();
     const fromUs = reader.u64();
     const toUs = reader.u64();
+    const firstUs = reader.u64();
     const streams = readStreams(reader);
     if (reader.remaining > 0) throw rowCorrupt("generation", "bytes after its end");
-    return { number, layout, fromUs, toUs: toUs === 0 ? undefined : toUs, state, streams };
+    const span = { fromUs, toUs: toUs === 0 ? undefined : toUs, firstUs };
+    return { number, layout, ...span, state, streams };
   });
 }
 
@@ -51,7 +68,8 @@ function readStreams(reader: ByteReader): Map<number, StreamCount> {
   const count = reader.varint();
   for (let index = 0; index < count; index++) {
     const stream = reader.u32();
-    streams.set(stream, { ttvs: reader.varint(), sizeBytes: reader.varint() });
+    const amount = { ttvs: reader.varint(), sizeBytes: reader.varint() };
+    streams.set(stream, { ...amount, ...readStructure(reader) });
   }
   return streams;
 }

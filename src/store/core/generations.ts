@@ -7,13 +7,20 @@
 // other without gap or overlap; numbers grow and are never reused. Each step is a log entry or the
 // end of one; when to take it is the caller's, as is the directory.
 
-import { assert, assertPresent } from "../../base/index.ts";
+import { assert } from "../../base/index.ts";
 import { storeErrors } from "../errors.ts";
+import type { Structure } from "./structure.ts";
 
 export type GenerationState = "current" | "sealing" | "sealed" | "dropping";
 
+export type Amount = { readonly ttvs: number; readonly sizeBytes: number };
+
 /** Written for good, per stream: what a reader is told to have missed. */
-export type StreamCount = { readonly ttvs: number; readonly sizeBytes: number };
+export type StreamCount = Amount & {
+  readonly structure: Structure;
+  /** It belongs to the topics that start with `$`. */
+  readonly dollar: boolean;
+};
 
 export type Generation = {
   readonly number: number;
@@ -23,6 +30,8 @@ export type Generation = {
   readonly fromUs: number;
   /** … and below `toUs`; undefined while it is current. */
   readonly toUs: number | undefined;
+  /** Its first TTV, as far as sealed blocks tell; 0 while there is none. */
+  readonly firstUs: number;
   readonly state: GenerationState;
   readonly streams: ReadonlyMap<number, StreamCount>;
 };
@@ -33,6 +42,8 @@ export type TimePlace = Generation | "dropped" | "none";
 export class GenerationTable {
   #generations: Generation[] = [];
   #nextNumber = 1;
+  /** Numbers whose row has changed since it was last taken. */
+  readonly #changed = new Set<number>();
 
   /** A table from stored rows, ascending by number; `nextNumber` is stored beside them. */
   static from(rows: readonly Generation[], nextNumber: number): GenerationTable {
@@ -79,10 +90,11 @@ export class GenerationTable {
     }
     this.#nextNumber = number + 1;
     const next: Generation = {
-      ...{ number, layout, fromUs, toUs: undefined, state: "current" },
+      ...{ number, layout, fromUs, toUs: undefined, firstUs: 0, state: "current" },
       streams: new Map(),
     };
     this.#generations.push(next);
+    this.#changed.add(number);
     return next;
   }
 
@@ -131,37 +143,41 @@ export class GenerationTable {
     return this.#generations.filter((each) => each.state !== "dropping");
   }
 
-  /** Adds what was written to a stream of a generation. */
-  count(number: number, stream: number, added: StreamCount): void {
+  /** Adds a block that was written to a stream of a generation. */
+  count(number: number, stream: number, added: StreamCount, firstUs: number): void {
     const generation = this.get(number);
     const streams = generation.streams as Map<number, StreamCount>;
     const before = streams.get(stream);
     streams.set(stream, {
+      ...added,
       ttvs: (before?.ttvs ?? 0) + added.ttvs,
       sizeBytes: (before?.sizeBytes ?? 0) + added.sizeBytes,
     });
+    this.#changed.add(number);
+    if (generation.firstUs > 0 && generation.firstUs <= firstUs) return;
+    this.#replace({ ...generation, firstUs });
   }
 
-  /**
-   * The oldest generation, if all that it holds is older than `retentionUs`. One at a time: the
-   * caller lets some time of the monotonic clock pass before it asks again, so that a wall clock that
-   * jumps ahead never empties a shard at once.
-   */
-  oldestExpired(nowUs: number, retentionUs: number): Generation | undefined {
-    const oldest = this.readable()[0];
-    if (oldest?.state !== "sealed") return undefined;
-    const toUs = assertPresent(oldest.toUs, "a sealed generation has an end");
-    return toUs <= nowUs - retentionUs ? oldest : undefined;
+  /** Rows that differ from what was taken before; give them back when they were not saved. */
+  takeChanged(): Generation[] {
+    const changed = this.readable().filter((each) => this.#changed.has(each.number));
+    this.#changed.clear();
+    return changed;
+  }
+
+  giveBackChanged(numbers: Iterable<number>): void {
+    for (const number of numbers) this.#changed.add(number);
   }
 
   #replace(generation: Generation): void {
+    this.#changed.add(generation.number);
     this.#generations = this.#generations.map((each) =>
       each.number === generation.number ? generation : each,
     );
   }
 }
 
-export function totalOf(generation: Generation): StreamCount {
+export function totalOf(generation: Generation): Amount {
   let ttvs = 0;
   let sizeBytes = 0;
   for (const each of generation.streams.values()) {

@@ -8,7 +8,7 @@
 // (`LtsRecord`), travels in the entry of the TTV that needed it, and is undone with an entry that
 // was never committed. Only the leader learns; replicas and replay apply.
 
-import { assert } from "../../base/index.ts";
+import { assert, assertPresent } from "../../base/index.ts";
 import { isDollarTopic, splitTopic, type TopicFilter } from "../../topic/index.ts";
 import { learnPath, pathBytes, type Thresholds } from "./lts-learn.ts";
 import {
@@ -177,6 +177,15 @@ export class Lts {
       this.#structures.set(stream, structure);
     }
     return structure;
+  }
+
+  /** The structure of a stream and its root: with `dollar` its topics start with `$`. */
+  originOf(stream: number): { readonly structure: Structure; readonly dollar: boolean } {
+    const node = assertPresent(this.#trie.streamNode(stream), `no stream ${stream} in the trie`);
+    let root = node;
+    while (root.parent !== undefined) root = root.parent;
+    const dollar = root.id === dollarRoot || root.id === dollarCatchAll;
+    return { structure: this.structureOf(stream), dollar };
   }
 
   /** Streams that may hold topics of `filter`; none is left out. Sorted by stream. */

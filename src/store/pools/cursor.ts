@@ -7,6 +7,7 @@
 
 import type { DeliverableTtv, MissedReport } from "../api.ts";
 import type { PlannedStream } from "../core/lts.ts";
+import type { MissingWant } from "../core/missing.ts";
 import type { Structure } from "../core/structure.ts";
 import { toDeliverable } from "../deliverable.ts";
 import { LostBatch } from "../layout/lost-batch.ts";
@@ -111,7 +112,8 @@ export class ShardCursor {
   #begin(slab: SlabSource | undefined): Promise<void> | undefined {
     const isNext = slab !== undefined && slab.afterUs < this.#untilUs;
     const fromUs = isNext ? slab.afterUs : this.#untilUs;
-    const missed = this.#source.missedAfter(this.#positionUs);
+    // Only where it begins counts: its reader asks again, for what it wants.
+    const missed = this.#source.missedAfter(this.#positionUs, wantsNothing);
     if (missed !== undefined && missed.fromUs < fromUs) {
       // A generation has gone since this cursor was made: its reader is told before it goes on.
       this.#untilUs = Math.max(this.#positionUs, missed.fromUs);
@@ -302,6 +304,8 @@ export class ShardCursor {
     heads[at] = head;
   }
 }
+
+const wantsNothing = (): readonly MissingWant[] => [];
 
 function createHead(planned: PlannedStream): Head {
   return {

@@ -6,6 +6,7 @@
 import type { TopicFilter } from "../../topic/index.ts";
 import type { MissedReport, ShardNumber } from "../api.ts";
 import type { PlannedStream } from "../core/lts.ts";
+import type { MissingWant } from "../core/missing.ts";
 import type { BlockRow } from "../layout/index-row.ts";
 import type { TtvBatch } from "../layout/ttv-view.ts";
 
@@ -33,7 +34,8 @@ export interface ShardSource {
   slabAfter(positionUs: number): SlabSource | undefined | Promise<SlabSource | undefined>;
   /**
    * The first stretch above a position whose TTVs were dropped or lost; undefined = there is none.
-   * It begins at the position or later, and is passed by going to its end.
+   * It begins at the position or later, and is passed by going to its end. `wants` says what its
+   * count is about.
    */
-  missedAfter(positionUs: number): MissedReport | undefined;
+  missedAfter(positionUs: number, wants: () => readonly MissingWant[]): MissedReport | undefined;
 }

@@ -16,6 +16,7 @@ import type {
   SubscriberOptions,
   SubscriberPort,
 } from "../api.ts";
+import type { MissingWant } from "../core/missing.ts";
 import { ShardCursor } from "./cursor.ts";
 import { FilterUse, type UseOwner, type UseTable } from "./filter-use.ts";
 import type { ShardSource } from "./source.ts";
@@ -302,7 +303,14 @@ export class SubscriberState implements Subscriber, UseOwner {
   }
 
   #missedBy(reader: Reader): MissedReport | undefined {
-    return reader.source.missedAfter(this.#wantedAfter(reader));
+    const { ordinal, number } = reader.source;
+    const wants = (): MissingWant[] =>
+      [...this.#uses.values()].map((use) => ({
+        words: use.entry.filter.words,
+        afterUs: Math.max(reader.positionUs, use.startUs(number)),
+        lastMatchUs: use.entry.lastMatchUs[ordinal] ?? 0,
+      }));
+    return reader.source.missedAfter(this.#wantedAfter(reader), wants);
   }
 
   /** Nothing up to here is wanted any more; infinite where nothing is wanted at all. */

@@ -7,9 +7,11 @@ import {
   decodeGenerationRow,
   encodeGenerationKey,
   encodeGenerationRow,
+  readStructure,
+  writeStructure,
 } from "../core/generation-codec.ts";
 import { type Generation, GenerationTable } from "../core/generations.ts";
-import type { MissingReason, MissingSpan } from "../core/missing.ts";
+import type { MissingReason, MissingSpan, MissingStream } from "../core/missing.ts";
 import { checkRowVersion, readRow, rowCorrupt } from "../rows.ts";
 import { rowPrefix, type ShardStore } from "../shard-store.ts";
 
@@ -36,10 +38,13 @@ export async function readDropped(store: ShardStore): Promise<Map<number, Missin
   return dropped;
 }
 
-/** What is written of the table, as it is now. */
-export function tableRows(table: GenerationTable): Array<[key: Buffer, value: Buffer]> {
+/** What is written of the table: these generations, as they are now. */
+export function tableRows(
+  table: GenerationTable,
+  changed: readonly Generation[],
+): Array<[key: Buffer, value: Buffer]> {
   const rows: Array<[Buffer, Buffer]> = [];
-  for (const generation of table.readable()) {
+  for (const generation of changed) {
     rows.push([generationKey(generation.number), encodeGenerationRow(generation)]);
   }
   rows.push([nextNumberKey, new ByteWriter(4).u32(table.nextNumber).finish()]);
@@ -56,7 +61,14 @@ export function droppedKey(number: number): Buffer {
 
 export function encodeDropped(span: MissingSpan): Buffer {
   const writer = new ByteWriter(32).u8(droppedVersion).u8(reasons.indexOf(span.reason));
-  return writer.u64(span.afterUs).u64(span.untilUs).varint(span.countMax).finish();
+  writer.u64(span.afterUs).u64(span.untilUs).varint(span.countMax);
+  const streams = span.streams ?? [];
+  writer.varint(streams.length);
+  for (const stream of streams) {
+    writer.varint(stream.ttvs);
+    writeStructure(writer, stream);
+  }
+  return writer.finish();
 }
 
 function decodeDropped(value: Buffer): MissingSpan {
@@ -65,7 +77,18 @@ function decodeDropped(value: Buffer): MissingSpan {
     checkRowVersion("dropped generation", reader.u8(), droppedVersion);
     const reason = reasons[reader.u8()];
     if (reason === undefined) throw rowCorrupt("dropped generation", "unknown reason");
-    return { afterUs: reader.u64(), untilUs: reader.u64(), countMax: reader.varint(), reason };
+    const span = {
+      afterUs: reader.u64(),
+      untilUs: reader.u64(),
+      countMax: reader.varint(),
+      reason,
+    };
+    const streams: MissingStream[] = [];
+    for (let left = reader.varint(); left > 0; left--) {
+      const ttvs = reader.varint();
+      streams.push({ ttvs, ...readStructure(reader) });
+    }
+    return streams.length === 0 && span.countMax > 0 ? span : { ...span, streams };
   });
 }
 

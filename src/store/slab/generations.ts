@@ -46,6 +46,8 @@ export type GenerationsParts = {
   readonly logger: Logger;
   readonly phase: (name: string) => void;
   readonly onMemory: (deltaBytes: number) => void;
+  /** A block was sealed: the current generation has grown. */
+  readonly onSealed: () => void;
   /** A sealed slab cannot be read and left the table: wants a checkpoint. */
   readonly onSetAside: () => void;
 };
@@ -55,6 +57,8 @@ export const layoutName = "log-v1";
 const firstUs = 1;
 /** Spans remembered; above it the oldest two become one. */
 const droppedSpansMax = 1_000;
+/** Spans remembered stream by stream, the newest; older ones keep their sum. */
+const droppedDetailedMax = 64;
 
 /** What says that a slab cannot be used, not that the machine is in trouble. */
 const damageCodes = new Set([
@@ -72,6 +76,8 @@ export class Generations {
   #missing: readonly MissingSpan[];
   /** Rows of spans that have become part of a newer one. */
   #folded: number[] = [];
+  /** Rows of spans that the last checkpoint does not have. */
+  #droppedChanged = new Set<number>();
   readonly #slabs = new Map<number, LogSlab>();
   readonly #opening = new Map<number, Promise<LogSlab | undefined>>();
   readonly #leaving = new Map<number, Promise<void>>();
@@ -125,6 +131,26 @@ export class Generations {
 
   get list(): readonly Generation[] {
     return this.#table.generations;
+  }
+
+  /** The row of the one that is written. */
+  get currentRow(): Generation {
+    return assertPresent(this.#table.current, "a shard has a current generation");
+  }
+
+  /** Whether the slab's stores are open now. */
+  isOpen(number: number): boolean {
+    return this.#slabs.get(number)?.isResting === false;
+  }
+
+  /** Those that readers may read, oldest first. */
+  get readable(): Generation[] {
+    return this.#table.readable();
+  }
+
+  /** The oldest of them; it may be the current one. */
+  get oldest(): Generation {
+    return this.readable[0] ?? this.currentRow;
   }
 
   /** What was dropped or set aside, ascending. The same array until it changes. */
@@ -185,19 +211,23 @@ export class Generations {
   }
 
   /** Sealed generations that end at or before `untilUs`. */
-  droppable(untilUs: number): number[] {
-    return this.#table
-      .readable()
-      .filter((each) => each.toUs !== undefined && each.toUs - 1 <= untilUs)
-      .map((each) => each.number);
+  droppable(untilUs: number): Array<{ readonly number: number; readonly toUs: number }> {
+    const found: Array<{ number: number; toUs: number }> = [];
+    for (const { number, toUs } of this.#table.readable()) {
+      if (toUs !== undefined && toUs - 1 <= untilUs) found.push({ number, toUs });
+    }
+    return found;
   }
 
-  applyDrop(numbers: readonly number[]): void {
+  /** What went, one span for each generation. */
+  applyDrop(numbers: readonly number[]): MissingSpan[] {
+    const gone: MissingSpan[] = [];
     for (const entryNumber of numbers) {
       const number = this.#renumbered.get(entryNumber) ?? entryNumber;
       const generation = this.#table.readable().find((each) => each.number === number);
-      if (generation?.toUs !== undefined) this.#leave(generation, "expired");
+      if (generation?.toUs !== undefined) gone.push(this.#leave(generation, "expired"));
     }
+    return gone;
   }
 
   // -------------------------------------------------------------- applying
@@ -220,9 +250,14 @@ export class Generations {
     this.current.sealAll();
     const slabs = [...this.#dirty];
     this.#dirty.clear();
-    const rows = tableRows(this.#table);
-    for (const [number, span] of this.#dropped)
-      rows.push([droppedKey(number), encodeDropped(span)]);
+    const changed = this.#table.takeChanged();
+    const rows = tableRows(this.#table, changed);
+    const spans = this.#droppedChanged;
+    this.#droppedChanged = new Set();
+    for (const number of spans) {
+      const span = this.#dropped.get(number);
+      if (span !== undefined) rows.push([droppedKey(number), encodeDropped(span)]);
+    }
     const folded = this.#folded;
     this.#folded = [];
     const sealing = this.#numbersIn("sealing");
@@ -242,6 +277,8 @@ export class Generations {
           return;
         }
         for (const slab of slabs) this.#dirty.add(slab);
+        this.#table.giveBackChanged(changed.map((each) => each.number));
+        for (const number of spans) this.#droppedChanged.add(number);
         this.#folded.push(...folded);
       },
     };
@@ -385,8 +422,10 @@ export class Generations {
           this.#memoryBytes += deltaBytes;
           onMemory(deltaBytes);
         },
-        onSealed: (stream, ttvs, sizeBytes) => {
-          this.#table.count(span.generation, stream, { ttvs, sizeBytes });
+        onSealed: (stream, added) => {
+          const count = { ...added, ...lts.originOf(stream) };
+          this.#table.count(span.generation, stream, count, added.firstUs);
+          this.#parts.onSealed();
         },
         onUsed: () => {
           if (this.#isSealed(span.generation)) openSlabs.used(slab);
@@ -412,23 +451,40 @@ export class Generations {
   // -------------------------------------------------------------- leaving
 
   /** From now on nobody reads it, and readers who come are told; it goes after a checkpoint. */
-  #leave(generation: Generation, reason: MissingReason): void {
+  #leave(generation: Generation, reason: MissingReason): MissingSpan {
     const untilUs = assertPresent(generation.toUs, "only sealed generations leave") - 1;
     this.#table.beginDrop(generation.number);
     const countMax = totalOf(generation).ttvs;
-    const span = { afterUs: generation.fromUs - 1, untilUs, countMax, reason };
+    const streams =
+      reason === "damaged"
+        ? undefined
+        : [...generation.streams.values()].map(({ structure, dollar, ttvs }) => {
+            return { structure, dollar, ttvs };
+          });
+    const span = { afterUs: generation.fromUs - 1, untilUs, countMax, reason, streams };
     this.#dropped.set(generation.number, span);
+    this.#droppedChanged.add(generation.number);
     this.#foldDropped();
     this.#missing = sortSpans(this.#dropped.values());
+    return span;
   }
 
   #foldDropped(): void {
+    const numbers = [...this.#dropped.keys()];
+    const tooOld = numbers.at(-1 - droppedDetailedMax);
+    const summed = tooOld === undefined ? undefined : this.#dropped.get(tooOld);
+    if (tooOld !== undefined && summed?.streams !== undefined) {
+      this.#dropped.set(tooOld, { ...summed, streams: undefined });
+      this.#droppedChanged.add(tooOld);
+    }
     if (this.#dropped.size <= droppedSpansMax) return;
     const [first, second] = this.#dropped.keys();
     const older = this.#dropped.get(first as number) as MissingSpan;
     const newer = this.#dropped.get(second as number) as MissingSpan;
     const countMax = older.countMax + newer.countMax;
-    this.#dropped.set(second as number, { ...newer, afterUs: older.afterUs, countMax });
+    const folded = { ...newer, afterUs: older.afterUs, countMax, streams: undefined };
+    this.#dropped.set(second as number, folded);
+    this.#droppedChanged.add(second as number);
     this.#dropped.delete(first as number);
     this.#folded.push(first as number);
   }

@@ -35,11 +35,17 @@ export type LogSlabParts = {
   readonly phase: (name: string) => void;
   /** Bytes of unwritten blocks changed by this much. */
   readonly onMemory: (deltaBytes: number) => void;
-  readonly onSealed: (stream: number, ttvs: number, sizeBytes: number) => void;
+  readonly onSealed: (stream: number, added: SealedAmount) => void;
   /** A reader needed its stores. */
   readonly onUsed: () => void;
   /** TTVs of a stream, as far as they are sealed. */
   readonly countOf: (stream: number) => number;
+};
+
+export type SealedAmount = {
+  readonly ttvs: number;
+  readonly sizeBytes: number;
+  readonly firstUs: number;
 };
 
 export type LogSlabSpan = {
@@ -141,6 +147,10 @@ export class LogSlab implements SlabSource {
     await this.#parts.stores.sync();
   }
 
+  get isResting(): boolean {
+    return this.#parts.stores.isResting;
+  }
+
   /** Closes the stores until the next read. REQUIRES: sealed, and wholly written. */
   rest(): void {
     this.#parts.stores.rest();
@@ -161,7 +171,11 @@ export class LogSlab implements SlabSource {
     else waiting.push(block);
     this.#queue.push({ stream, block });
     this.#sealedCount++;
-    this.#parts.onSealed(stream, block.count, block.framesBytes);
+    this.#parts.onSealed(stream, {
+      ttvs: block.count,
+      sizeBytes: block.framesBytes,
+      firstUs: block.timeUs(0),
+    });
     this.#parts.phase("slab.sealed");
     this.#kick();
   }

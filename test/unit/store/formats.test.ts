@@ -4,6 +4,7 @@ import { ByteReader, ByteWriter } from "../../../src/base/index.ts";
 import type { LtsRecord } from "../../../src/store/core/lts-trie.ts";
 import { flagsOf } from "../../../src/store/deliverable.ts";
 import { type EvidenceItem, EvidenceTable, writeEvidence } from "../../../src/store/evidence.ts";
+import { encodeHold } from "../../../src/store/holds.ts";
 import { encodeBlockKey } from "../../../src/store/layout/index-row.ts";
 import { logItemKind, readAppend, writeAppend } from "../../../src/store/log-items.ts";
 import { encodeMapKey } from "../../../src/store/map/keys.ts";
@@ -77,7 +78,7 @@ describe("docs/formats/entries.md", () => {
 });
 
 describe("docs/formats/shard-store.md", () => {
-  const [checkpointHex, droppedHex, writerHex, evidenceHex] = examples("shard-store.md");
+  const [checkpointHex, droppedHex, writerHex, holdHex, evidenceHex] = examples("shard-store.md");
   const record = {
     ...{ index: 258, timeUs: newYearUs, epoch: 2 },
     recoveries: [{ epoch: 2, fromUs: newYearUs - 16_384, toUs: newYearUs - 15_360, countMax: 3 }],
@@ -96,7 +97,9 @@ describe("docs/formats/shard-store.md", () => {
   });
 
   test("a dropped generation, a writer and evidence are written as the examples say", async () => {
-    const span = { afterUs: 999, untilUs: 1_999, countMax: 5, reason: "expired" } as const;
+    const streams = [{ structure: ["a", "+"], dollar: false, ttvs: 5 }];
+    const span = { afterUs: 999, untilUs: 1_999, countMax: 5, reason: "expired", streams } as const;
+    expect(encodeHold({ name: "h", afterUs: 1_000, lostTtvs: 3 }).toString("hex")).toBe(holdHex);
     expect(encodeDropped(span).toString("hex")).toBe(droppedHex);
     const kv = new KvBench(1);
     const store = await kv.openShardStore();

@@ -4,7 +4,12 @@ import {
   encodeGenerationKey,
   encodeGenerationRow,
 } from "../../../src/store/core/generation-codec.ts";
-import { type Generation, GenerationTable, totalOf } from "../../../src/store/core/generations.ts";
+import {
+  type Generation,
+  GenerationTable,
+  type StreamCount,
+  totalOf,
+} from "../../../src/store/core/generations.ts";
 
 const withThree = (): GenerationTable => {
   const table = new GenerationTable();
@@ -13,6 +18,11 @@ const withThree = (): GenerationTable => {
   table.rotate(200, "log-v1");
   return table;
 };
+
+const counted = (ttvs: number, sizeBytes: number): StreamCount => ({
+  ...{ ttvs, sizeBytes },
+  ...{ structure: ["a", "+"], dollar: false },
+});
 
 const numberAt = (table: GenerationTable, timeUs: number): unknown => {
   const place = table.place(timeUs);
@@ -79,30 +89,29 @@ describe("generation table", () => {
 
   test("what is written is counted per stream, through seal and drop", () => {
     const table = withThree();
-    table.count(2, 7, { ttvs: 2, sizeBytes: 30 });
+    table.count(2, 7, counted(2, 30), 150);
     table.finishSeal(2);
-    table.count(2, 7, { ttvs: 1, sizeBytes: 10 });
-    table.count(2, 8, { ttvs: 4, sizeBytes: 5 });
+    table.count(2, 7, counted(1, 10), 120);
+    table.count(2, 8, counted(4, 5), 160);
     const dropping = table.beginDrop(2);
-    expect(dropping.streams.get(7)).toEqual({ ttvs: 3, sizeBytes: 40 });
+    expect(dropping.streams.get(7)).toEqual(counted(3, 40));
     expect(totalOf(dropping)).toEqual({ ttvs: 7, sizeBytes: 45 });
     expect(totalOf(table.get(3))).toEqual({ ttvs: 0, sizeBytes: 0 });
+    expect([dropping.firstUs, table.get(3).firstUs]).toEqual([120, 0]);
   });
 
-  test("one jump of the clock never makes more than the oldest generation expire", () => {
+  test("a row is taken for saving when it has changed, and again when it was not saved", () => {
     const table = withThree();
-    for (const number of [1, 2]) table.finishSeal(number);
-    expect(table.oldestExpired(199, 100)).toBeUndefined();
-    expect(table.oldestExpired(200, 100)?.number).toBe(1);
-    expect(table.oldestExpired(1_000_000, 100)?.number).toBe(1);
+    const taken = (): number[] => table.takeChanged().map(({ number }) => number);
+    expect(taken()).toEqual([1, 2, 3]);
+    expect(taken()).toEqual([]);
+    table.count(3, 1, counted(1, 1), 250);
+    table.finishSeal(1);
+    expect(taken()).toEqual([1, 3]);
+    table.giveBackChanged([3]);
+    expect(taken()).toEqual([3]);
     table.beginDrop(1);
-    expect(table.oldestExpired(1_000_000, 100)?.number).toBe(2);
-    table.beginDrop(2);
-    expect(table.oldestExpired(1_000_000, 100)).toBeUndefined();
-  });
-
-  test("a generation that is not sealed yet does not expire", () => {
-    expect(withThree().oldestExpired(1_000_000, 100)).toBeUndefined();
+    expect(taken()).toEqual([]);
   });
 });
 
@@ -114,7 +123,7 @@ describe("generation rows", () => {
 
   test("a table comes back from its rows", () => {
     const table = withThree();
-    table.count(1, 3, { ttvs: 5, sizeBytes: 2 ** 40 });
+    table.count(1, 3, counted(5, 2 ** 40), 50);
     table.finishSeal(1);
     table.beginDrop(2);
     const copy = GenerationTable.from(rowsOf(table), table.nextNumber);
@@ -139,12 +148,15 @@ describe("generation rows", () => {
 
   test("the worked example of docs/formats/generations.md is what is written", () => {
     const generation: Generation = {
-      ...{ number: 3, layout: "log-v1", fromUs: 1000, toUs: 2000, state: "sealed" },
-      streams: new Map([[1, { ttvs: 5, sizeBytes: 60 }]]),
+      ...{ number: 3, layout: "log-v1", fromUs: 1000, toUs: 2000, firstUs: 1001 },
+      ...{ state: "sealed", streams: new Map([[1, counted(5, 60)]]) },
     };
     expect(encodeGenerationKey(3).toString("hex")).toBe("00000003");
     expect(encodeGenerationRow(generation).toString("hex")).toBe(
-      ["0102066c6f672d7631", "00000000000003e8", "00000000000007d0", "0100000001053c"].join(""),
+      [
+        ...["0102066c6f672d7631", "00000000000003e8", "00000000000007d0", "00000000000003e9"],
+        ...["0100000001053c", "0003612f2b"],
+      ].join(""),
     );
   });
 

@@ -1,7 +1,7 @@
 // Keys: databases and the groups that share resources. See `../keys.ts` for the rules.
 
-import { count, group, list, size } from "../schema.ts";
-import { gib, kib, mib } from "./units.ts";
+import { count, duration, group, list, size } from "../schema.ts";
+import { day, gib, kib, mib, second } from "./units.ts";
 
 const shards = count({
   doc: "Hash partitions; fixed when the data directory is made.",
@@ -49,8 +49,33 @@ const layoutOptions = group("How topics are learned.", {
   }),
 });
 
+const retention = group("How long messages stay, whoever has read them.", {
+  age: duration({
+    doc: "Older messages go, a generation (an eighth of it) at a time. Late readers are told.",
+    reload: "restart",
+    fallback: "7d",
+    min: 8 * second,
+    max: 36_500 * day,
+    zero: "as_is",
+    zeroDoc: "no limit of age",
+  }),
+  size: size({
+    doc: "Bytes of messages in the database; beyond it the oldest generation goes.",
+    reload: "restart",
+    fallback: "0",
+    min: mib,
+    max: 1024 * 1024 * gib,
+    zero: "as_is",
+    zeroDoc: "only the quota of the group bounds it",
+  }),
+});
+
 export const databases = group("What is stored, by kind.", {
-  messages: group("Messages that durable sessions want.", { shards, layoutOptions }),
+  messages: group("Messages that durable sessions want.", {
+    shards,
+    retention,
+    layoutOptions,
+  }),
   state: group("Sessions, subscriptions and retained messages.", { shards }),
 });
 
