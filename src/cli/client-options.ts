@@ -1,9 +1,11 @@
 // The flags that `pub` and `sub` share, spelled as Mosquitto's clients spell them.
 
+import { systemRandom } from "../base/index.ts";
 import type { TopicFault, TopicLimits } from "../topic/index.ts";
 import type { CommandInput, OptionSpec, Options } from "./command.ts";
 import { cliErrors } from "./errors.ts";
 import type { ClientOptions, Qos } from "./mqtt-client.ts";
+import { withTimeout } from "./timeout.ts";
 
 export const connectOptions: readonly OptionSpec[] = [
   { flags: "-h, --host <address>", doc: "broker to connect to", fallback: "127.0.0.1" },
@@ -25,7 +27,7 @@ const uint32Max = 0xffff_ffff;
 /** @throws CLI_USAGE. */
 export function clientOptionsOf(
   { options }: Pick<CommandInput, "options">,
-  session: { readonly isClean: boolean; readonly randomId: string },
+  session: { readonly isClean: boolean },
 ): ClientOptions {
   const version = versionOf(options);
   const expiry = options.whole("sessionExpiry", "-x", [0, uint32Max]);
@@ -41,7 +43,7 @@ export function clientOptionsOf(
     host: options.text("host") ?? "127.0.0.1",
     port: options.whole("port", "-p", [1, 65_535]) ?? 1883,
     version,
-    clientId: options.text("id") ?? session.randomId,
+    clientId: options.text("id") ?? `flagstone-${systemRandom.bytes(6).toString("hex")}`,
     isClean: session.isClean,
     sessionExpiryS: version === 5 ? wished : undefined,
     keepAliveS: options.whole("keepalive", "-k", [0, 65_535]) ?? 60,
@@ -73,19 +75,29 @@ export function qosOf(options: Options): Qos {
   return (options.whole("qos", "-q", [0, 2]) ?? 0) as Qos;
 }
 
-/** Wait of `-W` in milliseconds; undefined without it. */
-export function timeoutMsOf(options: Options): number | undefined {
+/** Runs `work` for as long as `-W` allows. @throws CLI_USAGE, before the work begins; CLI_TIMED_OUT. */
+export async function withinTimeout(
+  { options, io }: CommandInput,
+  work: () => Promise<void>,
+): Promise<void> {
   const seconds = options.whole("timeout", "-W", [1, 1_000_000]);
-  return seconds === undefined ? undefined : seconds * 1000;
+  await withTimeout(work(), seconds === undefined ? undefined : seconds * 1000, io.clock);
 }
 
 /** How deep a topic may be is the broker's to say. */
-export const anyDepth: TopicLimits = {
+const anyDepth: TopicLimits = {
   levelsMax: Number.POSITIVE_INFINITY,
   controlCharacters: "allow",
 };
 
-/** `wildcard_not_alone` as people write it. */
-export function words(fault: TopicFault): string {
-  return fault.replaceAll("_", " ");
+/** @throws CLI_USAGE with what is wrong with the topic or filter. */
+export function checkTopic(
+  text: string,
+  what: "topic" | "topic filter",
+  faultOf: (text: string, limits: TopicLimits) => TopicFault | undefined,
+): void {
+  const fault = faultOf(text, anyDepth);
+  if (fault === undefined) return;
+  const words = fault.replaceAll("_", " ");
+  throw cliErrors.usage({ reason: `not a ${what}: "${text}" (${words})` });
 }

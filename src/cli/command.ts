@@ -49,13 +49,18 @@ export type Io = {
   readonly command: string;
   readonly clock: Clock;
   out(text: string | Uint8Array): void;
+  /** From now on a reader of standard output that goes away ends nothing. */
+  outliveReader(): void;
   error(text: string): void;
   readonly signals: {
     on(signal: NodeJS.Signals, listener: () => void): unknown;
     off(signal: NodeJS.Signals, listener: () => void): unknown;
   };
-  /** Ends the process at once. */
-  exitNow(code: number): void;
+  /**
+   * Ends the process at once, as the signal does where nobody handles it: 128 + its number to a
+   * shell. An exit with a code would wait for the threads that a sick disk holds.
+   */
+  endBy(signal: NodeJS.Signals): void;
   /** As kill -9 would. */
   killNow(): void;
 };

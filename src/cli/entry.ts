@@ -8,6 +8,8 @@ import { exitCodes } from "./exit-codes.ts";
 import { runCli } from "./program.ts";
 import { reportError } from "./report.ts";
 
+let needsReader = true;
+
 const io: Io = {
   environment: process.env,
   stdin: process.stdin,
@@ -18,17 +20,24 @@ const io: Io = {
   out: (text) => {
     process.stdout.write(text);
   },
+  outliveReader: () => {
+    needsReader = false;
+  },
   error: (text) => {
     process.stderr.write(text);
   },
-  exitNow: (code) => process.exit(code),
+  endBy: (signal) => {
+    process.removeAllListeners(signal);
+    process.kill(process.pid, signal);
+  },
   killNow: () => {
     process.kill(process.pid, "SIGKILL");
   },
 };
 
-// A reader that has seen enough (`| head -1`) is no fault.
+// A reader that has seen enough (`| head -1`) is no fault, and no reason for a node to stop.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+  if (!needsReader) return;
   process.exit(error.code === "EPIPE" ? exitCodes.ok : exitCodes.failed);
 });
 // With standard error gone there is nobody left to tell.

@@ -16,7 +16,7 @@ export type ExitCode = (typeof exitCodes)[keyof typeof exitCodes];
 
 export const exitCodeHelp: Readonly<Record<keyof typeof exitCodes, string>> = {
   ok: "done",
-  failed: "not done: refused, timed out, or ended by a second signal",
+  failed: "not done: refused, or timed out",
   usage: "the command line is wrong",
   badConfiguration: "the configuration is wrong; nothing was started",
   cannotStartOrReach: "the node cannot start, or the broker cannot be reached",

@@ -5,7 +5,8 @@
 // made durable by a directory sync, is the moment of use and of retirement. Retirement is oldest
 // first and one at a time, each durable before the next, so the `.wal` files never have a hole that
 // is not damage. A failed fdatasync is never repeated on the same file. Filling with zeros runs in
-// the background in small synced steps. Which segment may go is left to log.ts.
+// the background in small synced steps. A segment never takes the last room of a volume: where there is
+// not twice its size, a small one is made. Which segment may go is left to log.ts.
 
 import {
   type Cancel,
@@ -83,8 +84,8 @@ export function isSpaceError(error: unknown): boolean {
 }
 
 /**
- * Size of a first segment that is needed at once and not there: filling one of the full size would
- * make the start wait. It is removed after use.
+ * Size of a first segment that is needed at once and not there, since filling one of the full size
+ * would make the start wait, and of those made where room is scarce. Removed after use.
  */
 const starterBytes = 4 * 1024 * 1024;
 
@@ -120,6 +121,8 @@ export class SegmentPool {
   #cancelProbe: Cancel | undefined;
   #stopped = false;
   #fileBytes = 0;
+  /** What the flush that waits for a segment needs. */
+  #needBytes = 0;
 
   constructor(
     place: { dir: string; settings: LogSettings; components: LogComponents },
@@ -152,9 +155,13 @@ export class SegmentPool {
   async adopt(free: readonly FreeFile[], liveBytes: number, fileNumber: number): Promise<void> {
     this.#fileNumber = fileNumber;
     this.#fileBytes = liveBytes;
+    const { segmentBytes, spareSegmentsMax } = this.#settings;
+    const { freeBytes } = await this.#components.disk.space(this.#dir);
+    const isScarce = freeBytes < 2 * segmentBytes;
+    const countMax = isScarce ? 1 : Math.max(1, spareSegmentsMax);
     for (const file of free) {
-      const fits = file.sizeBytes === this.#settings.segmentBytes;
-      if (fits && this.#free.length < Math.max(1, this.#settings.spareSegmentsMax)) {
+      const fits = file.sizeBytes === segmentBytes;
+      if (fits && this.#free.length < countMax) {
         this.#free.push(file);
         this.#fileBytes += file.sizeBytes;
       } else {
@@ -186,7 +193,9 @@ export class SegmentPool {
    * @throws DISK_FULL when there is no space; `onReady` tells when it is worth trying again.
    */
   async take(order: number, firstFlush: number, flushBytes: number): Promise<OpenSegment> {
-    const spare = await this.#spareOf(flushBytes + 2 * segmentHeaderBytes);
+    this.#needBytes = flushBytes + 2 * segmentHeaderBytes;
+    const spare = await this.#spareOf(this.#needBytes);
+    this.#needBytes = 0;
     const id = this.#components.random.bytes(idBytes);
     const header = { id, order, firstFlush, sizeBytes: spare.sizeBytes };
     try {
@@ -257,7 +266,9 @@ export class SegmentPool {
     const spare = this.#ready;
     if (spare === undefined) throw this.#noSpace();
     this.#ready = undefined;
-    return spare;
+    if (spare.sizeBytes >= needBytes) return spare;
+    await this.#discard(spare);
+    return this.#createNow(needBytes);
   }
 
   /** Nothing is ready, and nothing has been begun that is worth waiting for. */
@@ -292,7 +303,7 @@ export class SegmentPool {
   async #makeReady(): Promise<void> {
     const free = this.#free.at(-1);
     if (free === undefined) {
-      this.#ready = await this.#create(this.#settings.segmentBytes);
+      this.#ready = await this.#create(await this.#sizeThatFits());
       return;
     }
     const file = await this.#openFree(free.path);
@@ -304,6 +315,16 @@ export class SegmentPool {
     }
     this.#ready = { ...free, file };
     this.#counters.segmentsRecycled++;
+  }
+
+  /** @throws DISK_FULL rather than to fill the volume: slabs need room to give room back. */
+  async #sizeThatFits(): Promise<number> {
+    const { segmentBytes } = this.#settings;
+    const { freeBytes } = await this.#components.disk.space(this.#dir);
+    if (freeBytes >= 2 * segmentBytes) return segmentBytes;
+    const sizeBytes = Math.min(segmentBytes, Math.max(starterBytes, this.#needBytes));
+    if (freeBytes < sizeBytes) throw diskErrors.full({ path: this.#dir });
+    return sizeBytes;
   }
 
   // Nothing is lost with a free file that somebody removed.

@@ -18,6 +18,8 @@ export type Components = {
   readonly logger: Logger;
   /** Told the name of each phase that a room reaches: tests end the process there. */
   readonly phase?: (name: string) => void;
+  /** Process id of the one that holds a lock file, where the system tells. */
+  readonly lockHolder?: (lockFile: string) => number | undefined;
 };
 
 export type AssembleContext = {
@@ -29,6 +31,8 @@ export type AssembleContext = {
    * resolves with the first error; whoever started the node closes it.
    */
   fail(error: CodedError): void;
+  /** The log has no room to go on. */
+  spendBallast(): void;
 };
 
 /** A bound listener: its name in the settings and the address it really has. */

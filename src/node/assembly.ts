@@ -9,6 +9,7 @@ import {
   type Clock,
   Closer,
   type CodedError,
+  diskErrors,
   isCodedError,
   type Logger,
   sleep,
@@ -50,8 +51,14 @@ async function assembleRooms(context: AssembleContext, closer: Closer): Promise<
     context.fail(codedError(error));
   };
   const log = closer.own(
-    await openLog(logSettings(settings), { disk, clock, random, logger, onFailure }, paths.log),
+    await openLog(
+      logSettings(settings, dataDir.space),
+      { disk, clock, random, logger, onFailure, onFull: (full) => full && context.spendBallast() },
+      paths.log,
+    ),
   );
+  // Not even a start gets by without writing: claims, epochs. To wait here would look like a hang.
+  if (log.full) throw diskErrors.full({ path: paths.log });
   const hooks = phase === undefined ? {} : { phase };
   const store = closer.own(
     await openStore(storeSettings(settings, paths), {

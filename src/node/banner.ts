@@ -33,7 +33,7 @@ export function bannerLines(facts: BannerFacts): string[] {
     ...shown.map(({ host, port }) => row("mqtt", `${address(host, port)}  (${audience(host)})`)),
     ...(rest > 0 ? [row("", `and ${rest} more`)] : []),
     row("data", `${facts.dataDir}  (${space(facts)})`),
-    row("durability", "acked means synced to disk"),
+    row("durability", durability(facts.fileSystem)),
     ...(first === undefined ? [] : tryLines(facts.command, first)),
     readyLine(facts),
   ];
@@ -62,6 +62,12 @@ function audience(host: string): string {
 function space(facts: BannerFacts): string {
   const type = facts.fileSystem === undefined ? "" : `, ${facts.fileSystem}`;
   return `${describeSize(facts.freeBytes)} free of ${describeSize(facts.totalBytes)}${type}`;
+}
+
+function durability(fileSystem: string | undefined): string {
+  return fileSystem === "tmpfs" || fileSystem === "ramfs"
+    ? "IN MEMORY: nothing here survives a reboot"
+    : "acked means synced to disk";
 }
 
 function tryLines(command: string, listener: { host: string; port: number }): string[] {

@@ -3,7 +3,8 @@
 // `FLAGSTONE` names the directory's format and the site's identity; `FLAGSTONE.copy` is its twin, so
 // that one rotten file keeps nobody from starting. `lock/` is a tiny LevelDB held open for as long
 // as the node runs: its kernel lock goes with the process, however that ends. No pid file.
-// Nothing is written before the file system is known to be a local one.
+// Nothing is written before the file system is known to be a local one. On a full volume the ballast
+// is spent; what a start then still lacks is told as a number.
 
 import {
   CodedError,
@@ -20,6 +21,8 @@ import {
   toError,
 } from "../base/index.ts";
 import { type Kv, type KvDriver, kvErrors } from "../kv/index.ts";
+import { ballastName, isFullError, spendBallast, startRoomBytes } from "./ballast.ts";
+import { describeSize } from "./config/units.ts";
 import { nodeErrors } from "./errors.ts";
 import { closeAfterFailure } from "./failed-start.ts";
 
@@ -43,6 +46,8 @@ export type DataDirComponents = {
   readonly kv: KvDriver;
   readonly random: Random;
   readonly logger: Logger;
+  /** Process id of the one that holds a lock file, where the system tells. */
+  readonly lockHolder?: (lockFile: string) => number | undefined;
 };
 
 /** @throws NODE_DATA_DIR_* with a sentence for the operator. Gives the lock back when it throws. */
@@ -55,18 +60,42 @@ export async function openDataDir(path: string, components: DataDirComponents): 
     const names = (await disk.list(path)).map(({ name }) => name);
     if (!names.includes(stampName) && !names.includes(copyName)) refuseForeign(path, names);
     refuseNewer(path, await readStamps(path, disk));
-    const lock = await takeLock(path, components);
+    const lock = await withRoom(path, components, () => takeLock(path, components));
     try {
-      const { stamp, isNew, written } = await readOrWriteStamp(path, components);
-      if (written === 0) await probeWrite(disk, path);
+      if (space.freeBytes < startRoomBytes) await spendBallast(path, components);
+      const { stamp, isNew } = await withRoom(path, components, () => stampOf(path, components));
       return { path, ...stamp, isNew, space, close: () => lock.close() };
     } catch (error) {
       await closeAfterFailure(lock, logger);
       throw error;
     }
   } catch (error) {
-    throw plainError(path, toError(error));
+    throw await plainError(path, toError(error), components);
   }
+}
+
+/** What needs room, and once more without the ballast when there was none. */
+async function withRoom<T>(
+  path: string,
+  components: DataDirComponents,
+  work: () => Promise<T>,
+): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    // Another node's ballast is safe: it has the lock, which is asked for before anything is written.
+    if (!isFullError(error) || !(await spendBallast(path, components))) throw error;
+    return await work();
+  }
+}
+
+async function stampOf(
+  path: string,
+  components: DataDirComponents,
+): Promise<{ stamp: Stamp; isNew: boolean }> {
+  const { stamp, isNew, written } = await readOrWriteStamp(path, components);
+  if (written === 0) await probeWrite(components.disk, path);
+  return { stamp, isNew };
 }
 
 const stampName = "FLAGSTONE";
@@ -79,6 +108,12 @@ const refusedTypes = new Set(["nfs", "smb", "cifs", "9p", "ceph"]);
 function checkFileSystem(path: string, { type }: DiskSpace, logger: Logger): void {
   if (type === undefined) return;
   if (refusedTypes.has(type)) throw nodeErrors.dataDirNetwork({ path, type });
+  if (type === "tmpfs" || type === "ramfs") {
+    logger.warn("node.data_dir_in_memory", {
+      path,
+      advice: "nothing here survives a reboot: acked means kept until then; choose a disk",
+    });
+  }
   if (type === "fuse") {
     logger.warn("node.data_dir_on_fuse", {
       path,
@@ -94,6 +129,8 @@ const harmless = new Set([
   `${probeName}.new`,
   `${stampName}.new`,
   `${copyName}.new`,
+  ballastName,
+  `${ballastName}.new`,
   "lost+found",
 ]);
 
@@ -115,9 +152,22 @@ async function takeLock(path: string, { disk, kv }: DataDirComponents): Promise<
 /** Rights alone do not tell: read-only mounts and full volumes show only when something is written. */
 async function probeWrite(disk: Disk, path: string): Promise<void> {
   const probe = joinPath(path, probeName);
-  await replaceFile(disk, probe, Buffer.from("probe\n"));
-  await readFile(disk, probe);
-  await disk.remove(probe);
+  try {
+    await replaceFile(disk, probe, Buffer.from("probe\n"));
+    await readFile(disk, probe);
+  } finally {
+    await removeQuietly(disk, probe);
+    await removeQuietly(disk, `${probe}.new`);
+  }
+}
+
+/** Why the probe failed counts, not that what is left of it stays. */
+async function removeQuietly(disk: Disk, path: string): Promise<void> {
+  try {
+    await disk.remove(path);
+  } catch (error) {
+    if (!isCodedError(error)) throw error;
+  }
 }
 
 type Stamp = { readonly format: number; readonly siteId: string };
@@ -185,12 +235,27 @@ function checksum(body: string): string {
   return crc32(Buffer.from(body)).toString(16).padStart(8, "0");
 }
 
-function plainError(path: string, error: Error): CodedError {
+async function plainError(
+  path: string,
+  error: Error,
+  { disk, lockHolder }: DataDirComponents,
+): Promise<CodedError> {
   if (error instanceof CodedError && error.code.startsWith("NODE_")) return error;
-  if (isCodedError(error, kvErrors.locked.row.code))
-    return nodeErrors.dataDirInUse({ path }, error);
+  if (isCodedError(error, kvErrors.locked.row.code)) {
+    const pid = lockHolder?.(joinPath(path, lockName, "LOCK"));
+    const holder = pid === undefined ? "another process" : `process ${pid}`;
+    return nodeErrors.dataDirInUse({ path, holder }, error);
+  }
   if (isCodedError(error, diskErrors.denied.row.code)) {
     return nodeErrors.dataDirDenied({ path }, error);
   }
+  if (isFullError(error)) return dataDirFull(path, disk, error);
   return nodeErrors.dataDirFailed({ path, reason: error.message }, error);
+}
+
+/** What a start that found no room says: how much there is, how much it wants, what to do. */
+export async function dataDirFull(path: string, disk: Disk, cause: Error): Promise<CodedError> {
+  const { freeBytes } = await disk.space(path);
+  const facts = { path, free: describeSize(freeBytes), needed: describeSize(startRoomBytes) };
+  return nodeErrors.dataDirFull(facts, cause);
 }

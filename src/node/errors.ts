@@ -23,7 +23,7 @@ export const nodeErrors = defineErrors({
     code: "NODE_DATA_DIR_IN_USE",
     kind: "invalid",
     message:
-      'cannot open data directory "{path}": in use by another process; ' +
+      'cannot open data directory "{path}": in use by {holder}; ' +
       "stop it or choose another data.dir",
     help: "One node per data directory. The lock goes with its process, however that ended.",
   },
@@ -66,6 +66,14 @@ export const nodeErrors = defineErrors({
       'cannot open data directory "{path}": both FLAGSTONE and FLAGSTONE.copy are damaged; ' +
       "restore one of them from a backup",
     help: "The two files say which format the directory has. One intact copy is enough.",
+  },
+  dataDirFull: {
+    code: "NODE_DATA_DIR_FULL",
+    kind: "retry",
+    message:
+      'cannot open data directory "{path}": its volume has {free} free and a start needs about ' +
+      "{needed}; free space, or move the directory to a larger volume and name it in data.dir",
+    help: "Nothing is lost. Remove what is not Flagstone's from the volume, then start again.",
   },
   dataDirFailed: {
     code: "NODE_DATA_DIR_FAILED",

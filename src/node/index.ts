@@ -17,5 +17,5 @@ export { configErrors, nodeErrors } from "./errors.ts";
 export { startNode } from "./local.ts";
 export { createLineWriter, createLogger, type LogLevel, type NodeLogger } from "./logger.ts";
 export type { RunningNode } from "./node.ts";
-export { type SignalSource, watchSignals } from "./signals.ts";
+export { type SignalSource, type StopSignal, watchSignals } from "./signals.ts";
 export { version } from "./version.ts";

@@ -6,6 +6,7 @@ import { createClassicDriver } from "../kv/index.ts";
 import type { Components } from "./assemble.ts";
 import { assembleNode } from "./assembly.ts";
 import type { Settings } from "./config/keys.ts";
+import { lockHolder } from "./lock-holder.ts";
 import { composeNode, type RunningNode } from "./node.ts";
 
 /**
@@ -29,5 +30,6 @@ function localComponents(): Components {
     kv: createClassicDriver({ disk: nodeDisk }),
     network: nodeNetwork,
     logger: silentLogger,
+    lockHolder,
   };
 }

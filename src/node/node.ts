@@ -4,11 +4,18 @@
 // Order: data directory (checked and locked), then what `assemble` builds on it. Closing goes the
 // other way and gives the lock back last, also when the start fails half way.
 
-import { Closer, type CodedError, type Logger } from "../base/index.ts";
+import { Closer, type CodedError, type Logger, toError } from "../base/index.ts";
 import type { Store } from "../store/index.ts";
-import type { Assemble, BoundListener, Components } from "./assemble.ts";
+import type {
+  Assemble,
+  AssembleContext,
+  Assembled,
+  BoundListener,
+  Components,
+} from "./assemble.ts";
+import { createBallast, isFullError } from "./ballast.ts";
 import type { Settings } from "./config/keys.ts";
-import { type DataDir, openDataDir } from "./data-dir.ts";
+import { type DataDir, dataDirFull, openDataDir } from "./data-dir.ts";
 import { nodeErrors } from "./errors.ts";
 import { closeAfterFailure } from "./failed-start.ts";
 
@@ -45,8 +52,12 @@ export async function composeNode(
   const failure = createFailure(logger);
   try {
     const dataDir = closer.own(await openDataDir(settings.data.dir, components));
+    const ballast = closer.own(createBallast(dataDir.path, settings.data.ballastBytes, components));
     const { fail } = failure;
-    const assembled = closer.own(await assemble({ settings, dataDir, components, fail }));
+    const spendBallast = (): void => ballast.spend();
+    const context = { settings, dataDir, components, fail, spendBallast };
+    const assembled = closer.own(await assembleWithRoom(context, assemble));
+    ballast.start();
     const readyMs = clock.elapsedMs() - startedMs;
     logger.debug("node.ready", { siteId: dataDir.siteId, readyMs: Math.round(readyMs) });
     return {
@@ -62,6 +73,17 @@ export async function composeNode(
   } catch (error) {
     await closeAfterFailure(closer, logger);
     throw error;
+  }
+}
+
+async function assembleWithRoom(context: AssembleContext, assemble: Assemble): Promise<Assembled> {
+  try {
+    return await assemble(context);
+  } catch (error) {
+    const { dataDir, components } = context;
+    throw isFullError(error)
+      ? await dataDirFull(dataDir.path, components.disk, toError(error))
+      : error;
   }
 }
 

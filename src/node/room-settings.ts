@@ -1,7 +1,7 @@
 // The configuration of a node as the settings of its rooms: names and units change hands here, and
 // what no key reaches keeps the default of its room. Pure.
 
-import { joinPath } from "../base/index.ts";
+import { type DiskSpace, joinPath } from "../base/index.ts";
 import { type BrokerSettings, brokerSettingsDefault } from "../broker/index.ts";
 import { defaultLogSettings, type LogSettings } from "../log/index.ts";
 import { type Qos, reason, serverConnectionSettingsDefault } from "../mqtt/index.ts";
@@ -27,10 +27,19 @@ export function dataPaths(dataDir: string): DataPaths {
  */
 const recordSpareBytes = 1024 * 1024;
 
-export function logSettings({ log, mqtt }: Settings): LogSettings {
+/** Segments of a small volume are smaller, so that two dozen of them have room. */
+const segmentShare = 1 / 32;
+const segmentBytesMin = 1024 * 1024;
+
+function segmentBytesOf(wantedBytes: number, { totalBytes }: DiskSpace): number {
+  const share = Math.floor((totalBytes * segmentShare) / segmentBytesMin) * segmentBytesMin;
+  return Math.min(wantedBytes, Math.max(segmentBytesMin, share));
+}
+
+export function logSettings({ log, mqtt }: Settings, space: DiskSpace): LogSettings {
   return {
     ...defaultLogSettings,
-    segmentBytes: log.segmentBytes,
+    segmentBytes: segmentBytesOf(log.segmentBytes, space),
     flushBytesMax: log.flushBytesMax,
     flushRecordsMax: log.maxItems,
     flushIntervalMs: log.flushIntervalMs,

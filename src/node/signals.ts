@@ -2,11 +2,13 @@
 // SIGTERM and SIGINT ask for a clean stop, a second one of either ends at once, SIGHUP asks for a
 // reload. Ending at once is safe for data: it is no more than kill -9.
 
+export type StopSignal = "SIGTERM" | "SIGINT";
+
 export type SignalActions = {
   /** Called once, with the name of the signal. */
-  stop(signal: string): void;
+  stop(signal: StopSignal): void;
   /** A second signal came while stopping. */
-  endNow(signal: string): void;
+  endNow(signal: StopSignal): void;
   reload(): void;
 };
 
@@ -19,7 +21,7 @@ export type SignalSource = {
 /** Returns the removal of all handlers. */
 export function watchSignals(actions: SignalActions, source: SignalSource): () => void {
   let stopping = false;
-  const onStop = (signal: string) => (): void => {
+  const onStop = (signal: StopSignal) => (): void => {
     if (stopping) {
       actions.endNow(signal);
     } else {

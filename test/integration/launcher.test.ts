@@ -1,5 +1,8 @@
 // The launcher as its own process: what it prints, what it refuses, how it ends.
 
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import { closeSync, constants, existsSync, openSync } from "node:fs";
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
@@ -7,14 +10,18 @@ import { fileURLToPath } from "node:url";
 import mqtt, { type IConnackPacket } from "mqtt";
 import { describe, expect, test } from "vitest";
 import { formatStamp } from "../../src/node/data-dir.ts";
-import { startBroker, startRefused } from "../support/broker-process.ts";
+import { launcherPath, startBroker, startRefused } from "../support/broker-process.ts";
 import { runFlagstone } from "../support/command-line.ts";
 import { compilePreload } from "../support/preload.ts";
 import { withTemporaryFolder } from "../support/temporary-folder.ts";
 
-async function until(holds: () => boolean, what: string, withinMs = 10_000): Promise<void> {
+async function until(
+  holds: () => boolean | Promise<boolean>,
+  what: string,
+  withinMs = 10_000,
+): Promise<void> {
   const endMs = Date.now() + withinMs;
-  while (!holds()) {
+  while (!(await holds())) {
     if (Date.now() > endMs) throw new Error(`not within ${withinMs} ms: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
@@ -29,6 +36,20 @@ function connack(port: number): Promise<IConnackPacket> {
       resolve(packet);
     });
   });
+}
+
+/** Opens the writing end of a pipe as soon as somebody reads it, and writes nothing. */
+async function writerOf(path: string): Promise<number> {
+  let fd: number | undefined;
+  await until(() => {
+    try {
+      fd = openSync(path, constants.O_WRONLY | constants.O_NONBLOCK);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "ENXIO") throw error;
+    }
+    return fd !== undefined;
+  }, "somebody reads the pipe");
+  return fd as number;
 }
 
 const threadsOf = async (pid: number): Promise<number> =>
@@ -129,7 +150,7 @@ describe("a refused start says why in a sentence and ends with", () => {
       const { exit, stderr } = await startRefused({ dataDir });
       expect(exit.code).toBe(4);
       expect(stderr).toBe(
-        `cannot open data directory "${dataDir}": in use by another process; ` +
+        `cannot open data directory "${dataDir}": in use by process ${broker.pid}; ` +
           "stop it or choose another data.dir\n",
       );
       await connack(broker.port);
@@ -203,7 +224,96 @@ test("SIGHUP reads the configuration again: hot keys now, others at the next sta
     await connack(broker.port);
   }));
 
+describe("a start that waits for its disk", () => {
+  test.each(["SIGTERM", "SIGINT"] as const)("ends at once by %s", (signal) =>
+    withTemporaryFolder(async (dataDir) => {
+      // A pipe in the place of a file: reading it waits for ever, as on a volume that hangs.
+      execFileSync("mkfifo", [join(dataDir, "FLAGSTONE")]);
+      const child = spawn(process.execPath, [launcherPath(), "start", "--data", dataDir]);
+      const exited = once(child, "exit");
+      let said = "";
+      child.stderr.on("data", (chunk) => {
+        said += chunk;
+      });
+      const pipe = await writerOf(join(dataDir, "FLAGSTONE"));
+      child.kill(signal);
+      expect(await exited).toEqual([null, signal]);
+      closeSync(pipe);
+      expect(said).toContain("node.start_ended");
+    }),
+  );
+});
+
+describe("on a full volume", () => {
+  const shim = fileURLToPath(new URL("shim/small-volume.c", import.meta.url));
+  const volume = async (folder: string, freeBytes: number): Promise<Record<string, string>> => {
+    const file = join(folder, "free");
+    await writeFile(file, String(freeBytes));
+    return {
+      LD_PRELOAD: compilePreload(shim),
+      FLAGSTONE_VOLUME_FREE: file,
+      UV_USE_IO_URING: "0",
+    };
+  };
+
+  test("a node that was killed starts by its ballast and delivers every acked message", () =>
+    withTemporaryFolder(async (folder) => {
+      const dataDir = join(folder, "data");
+      let broker = await startBroker({ dataDir });
+      const { port } = broker;
+      const at = ["-p", String(port)];
+      const keep = ["-t", "demo/#", "-q", "1", "-i", "reader", "-c"];
+      await runFlagstone(["sub", ...at, ...keep, "-W", "1"]);
+      const input = Array.from({ length: 500 }, (_, index) => `line ${index}\n`).join("");
+      const sent = ["pub", ...at, "-t", "demo/many", "-l", "-q", "1"];
+      expect((await runFlagstone(sent, { input })).code).toBe(0);
+      await broker.kill();
+      await writeFile(join(dataDir, "ballast"), Buffer.alloc(32 * 2 ** 20));
+      broker = await startBroker({ dataDir, port, env: await volume(folder, 2000) });
+      try {
+        expect(broker.stderr()).toContain("node.ballast_spent");
+        const read = await runFlagstone(["sub", ...at, ...keep, "-C", "500", "-W", "15"]);
+        expect(read.stdout).toBe(input);
+      } finally {
+        expect(await broker.stop()).toEqual({ code: 0, signal: null });
+      }
+    }));
+
+  test("a first start is refused with 4, the room it needs and what to do", () =>
+    withTemporaryFolder(async (folder) => {
+      for (const freeBytes of [1000, 100_000, 3_000_000]) {
+        const dataDir = join(folder, `data${freeBytes}`);
+        const env = await volume(folder, freeBytes);
+        const { exit, stderr } = await startRefused({ dataDir, env });
+        expect(exit.code).toBe(4);
+        expect(stderr).toMatch(/its volume has \S+ \S+ free and a start needs about 16\.0 MiB; /);
+        expect(await readdir(dataDir)).not.toContain("probe.tmp.new");
+      }
+    }));
+});
+
 describe("a running node ends", () => {
+  test("not with the reader of its standard output", () =>
+    withTemporaryFolder(async (folder) => {
+      await using broker = await startBroker({ dataDir: join(folder, "data") });
+      await connack(broker.port);
+      const main = `${process.execPath} ${launcherPath()}`;
+      const dataDir = join(folder, "other");
+      const line = `${main} start --data ${dataDir} --port 0 & echo $! >&2; wait $!; echo "rc $?" >&2`;
+      const child = spawn("sh", ["-c", `(${line}) | head -1`]);
+      let said = "";
+      child.stderr.on("data", (chunk) => {
+        said += chunk;
+      });
+      const exited = once(child, "exit");
+      await until(async () => existsSync(join(dataDir, "log")), "the other one starts");
+      await new Promise((resolve) => setTimeout(resolve, 1500));
+      expect(said).not.toContain("rc");
+      process.kill(Number(/^\d+$/m.exec(said)?.[0]), "SIGTERM");
+      await exited;
+      expect(said).toContain("rc 0");
+    }));
+
   test.each(["SIGTERM", "SIGINT"] as const)("well and soon at %s", (signal) =>
     withTemporaryFolder(async (folder) => {
       await using broker = await startBroker({ dataDir: join(folder, "data") });

@@ -54,7 +54,7 @@ export type MachineEvent = {
 const limitMs = 600_000;
 
 const settings = createSettings({
-  data: { dir: "data" },
+  data: { dir: "data", ballast: "0" },
   listeners: { tcp: { port: brokerPort } },
   log: { segmentBytes: "64KiB", spareSegmentsMax: 2 },
   databases: { messages: { shards: 2 }, state: { shards: 2 } },

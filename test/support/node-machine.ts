@@ -40,7 +40,11 @@ export class NodeMachine {
   /** Begins to start a process; its clock stands until the test turns it. */
   start(config: object = {}): Promise<RunningNode> {
     this.#process = this.clock.createProcess();
-    const small = { log: { segmentBytes: "128KiB" }, data: { dir: "data" }, ...config };
+    const small = {
+      log: { segmentBytes: "128KiB" },
+      data: { dir: "data", ballast: "0" },
+      ...config,
+    };
     return startNode(createSettings(small), {
       clock: this.#process,
       random: this.#random.split(`boot ${++this.#boots}`),

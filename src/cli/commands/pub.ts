@@ -3,22 +3,20 @@
 
 import { readFile } from "node:fs/promises";
 import { createInterface } from "node:readline";
-import { systemRandom, toError } from "../../base/index.ts";
+import { toError } from "../../base/index.ts";
 import { topicNameFault } from "../../topic/index.ts";
 import {
-  anyDepth,
+  checkTopic,
   clientOptionsOf,
   connectOptions,
   qosOf,
-  timeoutMsOf,
-  words,
+  withinTimeout,
 } from "../client-options.ts";
 import type { Command, CommandInput, Io, Options } from "../command.ts";
 import { cliErrors } from "../errors.ts";
 import { exitCodes } from "../exit-codes.ts";
 import type { ConnectClient, MqttClient, OutgoingMessage } from "../mqtt-client.ts";
 import { connectSocket } from "../mqtt-connection.ts";
-import { withTimeout } from "../timeout.ts";
 
 export const pub: Command = createPub(connectSocket);
 
@@ -47,18 +45,15 @@ async function runPub(input: CommandInput, connect: ConnectClient): Promise<numb
   const source = sourceOf(options);
   const topic = topicOf(options);
   const base = { topic, qos: qosOf(options), isRetained: options.isOn("retain") };
-  const randomId = `flagstone-${systemRandom.bytes(6).toString("hex")}`;
-  const clientOptions = clientOptionsOf(input, { isClean: true, randomId });
-  const timeoutMs = timeoutMsOf(options);
+  const clientOptions = clientOptionsOf(input, { isClean: true });
   const payload = source === "lines" ? undefined : await readPayload(source, options, io);
-  const publishAll = async (): Promise<void> => {
+  await withinTimeout(input, async () => {
     const client = await connect(clientOptions, () => true);
     const work =
       payload === undefined ? publishLines(client, base, io) : client.publish({ ...base, payload });
     await Promise.race([work, client.closed]);
     await client.end();
-  };
-  await withTimeout(publishAll(), timeoutMs, io.clock);
+  });
   return exitCodes.ok;
 }
 
@@ -85,10 +80,7 @@ function topicOf(options: Options): string {
   if (/[+#]/.test(topic)) {
     throw cliErrors.usage({ reason: `a topic to publish to has no wildcards: "${topic}"` });
   }
-  const fault = topicNameFault(topic, anyDepth);
-  if (fault !== undefined) {
-    throw cliErrors.usage({ reason: `not a topic: "${topic}" (${words(fault)})` });
-  }
+  checkTopic(topic, "topic", topicNameFault);
   return topic;
 }
 

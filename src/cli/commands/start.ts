@@ -10,6 +10,7 @@ import {
   type NodeLogger,
   type RunningNode,
   type Settings,
+  type StopSignal,
   startNode,
   version,
   watchSignals,
@@ -52,8 +53,11 @@ async function runNode(
 ): Promise<number> {
   const { reload, ...components } = options;
   const { logger } = components;
+  io.outliveReader();
   const stopAsked = stopRequested(io, logger, reload);
-  const node = await startNode(settings, components);
+  const started = await Promise.race([startNode(settings, components), stopAsked]);
+  if (typeof started === "string") return endStart(started, logger, io);
+  const node = started;
   watchTestSignals(io, node.store, logger);
   io.out(`${bannerLines(factsOf(node, io)).join("\n")}\n`);
   const ended = await Promise.race([stopAsked, node.failed]);
@@ -66,12 +70,23 @@ async function runNode(
   return endFailed(node, ended, io);
 }
 
+/**
+ * A start may wait for a slow disk or a long replay and cannot be called back half way. Ending the
+ * process is safe: nothing is acked yet, and what is on disk survives a kill at any moment.
+ */
+function endStart(signal: StopSignal, logger: NodeLogger, io: Io): number {
+  logger.info("node.start_ended", { signal });
+  logger.flush();
+  io.endBy(signal);
+  return exitCodes.ok;
+}
+
 /** Resolves with the first SIGTERM or SIGINT; a second one ends the process at once. */
-function stopRequested(io: Io, logger: NodeLogger, reload: () => void): Promise<string> {
+function stopRequested(io: Io, logger: NodeLogger, reload: () => void): Promise<StopSignal> {
   return new Promise((resolve) => {
-    const endNow = (): void => {
+    const endNow = (signal: StopSignal): void => {
       logger.flush();
-      io.exitNow(exitCodes.failed);
+      io.endBy(signal);
     };
     watchSignals({ stop: resolve, endNow, reload }, io.signals);
   });

@@ -2,15 +2,14 @@
 // has passed. With `-i` and `-c` its session is durable: what is published while it is away comes
 // when it is back, and it reconnects by itself. A message counts as received once it is printed.
 
-import { CodedError, sleep, systemRandom } from "../../base/index.ts";
+import { CodedError, sleep } from "../../base/index.ts";
 import { subscriptionFilterFault } from "../../topic/index.ts";
 import {
-  anyDepth,
+  checkTopic,
   clientOptionsOf,
   connectOptions,
   qosOf,
-  timeoutMsOf,
-  words,
+  withinTimeout,
 } from "../client-options.ts";
 import type { Command, CommandInput, Io } from "../command.ts";
 import { cliErrors } from "../errors.ts";
@@ -18,7 +17,6 @@ import { exitCodes } from "../exit-codes.ts";
 import type { ClientOptions, ConnectClient, OnMessage, Qos } from "../mqtt-client.ts";
 import { connectSocket } from "../mqtt-connection.ts";
 import { type MessageFormat, printMessage } from "../render.ts";
-import { withTimeout } from "../timeout.ts";
 
 export const sub: Command = createSub(connectSocket);
 
@@ -52,14 +50,14 @@ async function runSub(input: CommandInput, connect: ConnectClient): Promise<numb
   const { options, io } = input;
   const plan = planOf(input);
   const countMax = options.whole("count", "-C", [1, Number.MAX_SAFE_INTEGER]);
-  const timeoutMs = timeoutMsOf(options);
   const output = options.text("output") === "json" ? "json" : "text";
   const format: MessageFormat = { output, withTopic: options.isOn("verbose") };
   const reader = new Reader(io, format, countMax);
   const stop = stopSignal(io);
   try {
-    const reading = readMessages(plan, connect, reader, io);
-    await withTimeout(Promise.race([reading, stop.asked]), timeoutMs, io.clock);
+    await withinTimeout(input, () =>
+      Promise.race([readMessages(plan, connect, reader, io), stop.asked]),
+    );
     return exitCodes.ok;
   } finally {
     reader.finish();
@@ -72,17 +70,12 @@ function planOf(input: CommandInput): Plan {
   const { options } = input;
   const filters = options.texts("topic");
   if (filters.length === 0) throw cliErrors.usage({ reason: "give a topic filter with -t" });
-  for (const filter of filters) {
-    const fault = subscriptionFilterFault(filter, anyDepth);
-    if (fault === undefined) continue;
-    throw cliErrors.usage({ reason: `not a topic filter: "${filter}" (${words(fault)})` });
-  }
+  for (const filter of filters) checkTopic(filter, "topic filter", subscriptionFilterFault);
   const keepsSession = options.isOn("disableCleanSession");
   if (keepsSession && !options.has("id")) {
     throw cliErrors.usage({ reason: "-c needs a client id to come back to (-i)" });
   }
-  const randomId = `flagstone-${systemRandom.bytes(6).toString("hex")}`;
-  const client = clientOptionsOf(input, { isClean: !keepsSession, randomId });
+  const client = clientOptionsOf(input, { isClean: !keepsSession });
   return { filters, qos: qosOf(options), client, reconnects: keepsSession };
 }
 

@@ -12,17 +12,24 @@ import {
   silentLogger,
 } from "../../../src/base/index.ts";
 import { kvErrors } from "../../../src/kv/index.ts";
-import { formatStamp, openDataDir, parseStamp } from "../../../src/node/data-dir.ts";
+import { ballastName, startRoomBytes } from "../../../src/node/ballast.ts";
+import {
+  type DataDirComponents,
+  formatStamp,
+  openDataDir,
+  parseStamp,
+} from "../../../src/node/data-dir.ts";
 import { lockDriver } from "../../support/lock-driver.ts";
 
-function machine(type = "ext4") {
+function machine(type = "ext4", holder?: number) {
   const clock = new SimClock();
   const random = new SeededRandom(1);
   const disk = new SimDisk({ clock, random, type });
   const kv = lockDriver();
   const events: string[] = [];
   const logger: Logger = { ...silentLogger, warn: (event) => events.push(event) };
-  const open = (path = "data") => clock.complete(openDataDir(path, { disk, kv, random, logger }));
+  const components: DataDirComponents = { disk, kv, random, logger, lockHolder: () => holder };
+  const open = (path = "data") => clock.complete(openDataDir(path, components));
   const codeOf = async (path?: string): Promise<string> => {
     try {
       await open(path);
@@ -69,6 +76,60 @@ test("a directory in use is refused with what to do", async () => {
     'cannot open data directory "data": in use by another process; ' +
       "stop it or choose another data.dir",
   );
+});
+
+test("a directory in use names the process that holds it, where the system tells", async () => {
+  const { open, codeOf } = machine("ext4", 4711);
+  await open();
+  expect(await codeOf()).toContain("in use by process 4711; stop it");
+});
+
+test("a memory file system is taken with a warning", async () => {
+  for (const type of ["tmpfs", "ramfs"]) {
+    const { open, events } = machine(type);
+    await open();
+    expect(events).toEqual(["node.data_dir_in_memory"]);
+  }
+});
+
+describe("on a full volume", () => {
+  const fileNames = async ({ clock, disk }: ReturnType<typeof machine>): Promise<string[]> =>
+    (await clock.complete(disk.list("data"))).map(({ name }) => name);
+
+  async function withFile(name: string, sizeBytes: number) {
+    const world = machine();
+    const first = await world.open();
+    await first.close();
+    await world.clock.complete(replaceFile(world.disk, `data/${name}`, Buffer.alloc(sizeBytes, 1)));
+    const { freeBytes, totalBytes } = await world.clock.complete(world.disk.space("data"));
+    world.disk.setCapacity(totalBytes - freeBytes);
+    return world;
+  }
+
+  test("the ballast is spent and the start goes on", async () => {
+    const world = await withFile(ballastName, startRoomBytes);
+    const dir = await world.open();
+    expect(world.events).toEqual(["node.ballast_spent"]);
+    expect(await fileNames(world)).toEqual(["FLAGSTONE", "FLAGSTONE.copy"]);
+    await dir.close();
+  });
+
+  test("without a ballast the start is refused with the room it needs, and nothing is left", async () => {
+    const world = await withFile("db", 1000);
+    expect(await world.codeOf()).toBe(
+      'cannot open data directory "data": its volume has 0 B free and a start needs about ' +
+        "16.0 MiB; free space, or move the directory to a larger volume and name it in data.dir",
+    );
+    expect(await fileNames(world)).toEqual(["FLAGSTONE", "FLAGSTONE.copy", "db"]);
+  });
+
+  test("the ballast of a directory in use is left alone", async () => {
+    const world = await withFile(ballastName, startRoomBytes);
+    const holder = await world.kv.open("data/lock");
+    expect(await world.codeOf()).toContain("in use by");
+    expect(await fileNames(world)).toContain(ballastName);
+    await holder.close();
+  });
 });
 
 test("a refused start leaves the lock to others", async () => {
@@ -125,14 +186,11 @@ describe("file systems", () => {
     expect(events).toEqual(["node.data_dir_on_fuse"]);
   });
 
-  test.each(["ext4", "xfs", "btrfs", "tmpfs", "overlay"])(
-    "%s is taken in silence",
-    async (type) => {
-      const { open, events } = machine(type);
-      await open();
-      expect(events).toEqual([]);
-    },
-  );
+  test.each(["ext4", "xfs", "btrfs", "overlay"])("%s is taken in silence", async (type) => {
+    const { open, events } = machine(type);
+    await open();
+    expect(events).toEqual([]);
+  });
 });
 
 test("a folder that holds something else is not taken over", async () => {

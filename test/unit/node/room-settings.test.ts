@@ -16,10 +16,11 @@ import { sessionSettingsDefault } from "../../../src/session/index.ts";
 import { storeSettingsDefault } from "../../../src/store/index.ts";
 
 const paths = dataPaths("data");
+const large = { freeBytes: 2 ** 40, totalBytes: 2 ** 40, type: "ext4" };
 
 function roomsOf(settings: Settings): unknown {
   return {
-    log: logSettings(settings),
+    log: logSettings(settings, large),
     store: storeSettings(settings, paths),
     sessions: sessionSettings(settings),
     broker: brokerSettings(settings),
@@ -30,7 +31,7 @@ describe("the defaults of the key table are those of the rooms", () => {
   const settings = createSettings();
 
   test("log", () => {
-    expect(logSettings(settings)).toEqual({
+    expect(logSettings(settings, large)).toEqual({
       ...defaultLogSettings,
       recordBytesMax: 9 * 2 ** 20,
     });
@@ -85,4 +86,15 @@ test("limits that 0 lifts stay comparable numbers", () => {
     sessionExpiryMaxS: Number.POSITIVE_INFINITY,
     mqtt: { keepAliveMaxS: 0, userPropertiesMax: Number.POSITIVE_INFINITY },
   });
+});
+
+test("segments of a small volume are smaller, and as they were asked for when they fit", () => {
+  const of = (totalBytes: number, segmentBytes = "64MiB"): number => {
+    const settings = createSettings({ log: { segmentBytes } });
+    return logSettings(settings, { ...large, totalBytes }).segmentBytes;
+  };
+  expect(of(300 * 2 ** 20)).toBe(9 * 2 ** 20);
+  expect(of(2 ** 20)).toBe(2 ** 20);
+  expect(of(2 ** 31)).toBe(64 * 2 ** 20);
+  expect(of(2 ** 20, "128KiB")).toBe(128 * 2 ** 10);
 });
