@@ -96,6 +96,11 @@ export interface Disk {
   /** Makes creations, renames and removals of names in this folder durable. */
   syncDir(path: string): Promise<void>;
   space(path: string): Promise<DiskSpace>;
+  /**
+   * Bytes that a file, or a folder with all that is in it, takes on its volume; 0 when it is gone.
+   * What appears or goes meanwhile may count or not.
+   */
+  usedBytes(path: string): Promise<number>;
 }
 
 export function writeFully(file: DiskFile, bytes: Uint8Array, position: number): Promise<void> {

@@ -13,6 +13,7 @@ import {
   type DiskSpace,
   type Done,
   diskErrors,
+  joinPath,
   type OpenMode,
   parentDir,
 } from "./disk.ts";
@@ -38,6 +39,7 @@ export function createNodeDisk(calls: FileCalls = fs): Disk {
     removeDir: (path) => promised("rm", path, fs.promises.rm(path, removeAll)),
     syncDir,
     space,
+    usedBytes,
   };
 }
 
@@ -290,6 +292,23 @@ async function space(path: string): Promise<DiskSpace> {
     totalBytes: stat.blocks * stat.bsize,
     type: fileSystemTypes.get(stat.type >>> 0),
   };
+}
+
+/** A block of `st_blocks`, whatever the file system's own are. */
+const statBlockBytes = 512;
+
+async function usedBytes(path: string): Promise<number> {
+  try {
+    const stat = await fs.promises.lstat(path);
+    const ownBytes = stat.blocks * statBlockBytes;
+    if (!stat.isDirectory()) return ownBytes;
+    const names = await fs.promises.readdir(path);
+    const sizes = await Promise.all(names.map((name) => usedBytes(joinPath(path, name))));
+    return sizes.reduce((sum, each) => sum + each, ownBytes);
+  } catch (error) {
+    if (errnoOf(error) === "ENOENT") return 0;
+    throw diskError("stat", path, error);
+  }
 }
 
 /** Magic numbers of statfs(2). */

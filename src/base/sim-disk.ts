@@ -182,6 +182,10 @@ export class SimDisk implements Disk {
     return this.#process.space(path);
   }
 
+  usedBytes(path: string): Promise<number> {
+    return this.#process.usedBytes(path);
+  }
+
   #delayMs(operation: SimDiskOperation): number {
     const isSync = operation === "fdatasync" || operation === "syncDir";
     const [low, high] = isSync

@@ -18,7 +18,7 @@ import { isCodedError, toError } from "./errors.ts";
 import type { SeededRandom } from "./random.ts";
 import type { SimCall } from "./sim-calls.ts";
 import type { SimFile, SyncTicket } from "./sim-file.ts";
-import { type SimNames, simError } from "./sim-names.ts";
+import { type SimNames, type SimNode, simError } from "./sim-names.ts";
 
 export type SimDiskOperation =
   | "open"
@@ -120,9 +120,23 @@ export class SimProcessDisk implements Disk {
     });
   }
 
+  usedBytes(path: string): Promise<number> {
+    return this.#call("read", path, () => {
+      const node = this.#machine.names.find(path);
+      return node === undefined ? 0 : bytesOf(node);
+    });
+  }
+
   #call<T>(operation: SimDiskOperation, path: string, effect: () => T): Promise<T> {
     return callMachine(this.#machine, operation, path, effect);
   }
+}
+
+function bytesOf(node: SimNode): number {
+  if (node.kind === "file") return node.sizeBytes;
+  let sizeBytes = 0;
+  for (const each of node.names.values()) sizeBytes += bytesOf(each);
+  return sizeBytes;
 }
 
 class SimDiskFile implements DiskFile {

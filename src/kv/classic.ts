@@ -59,6 +59,7 @@ export function createClassicDriver(components: ClassicComponents): KvDriver {
     open: (path, options = {}) => openLevel(path, options, { disk, gate }),
     destroy: (path) => destroyLevel(path, disk),
     setAside: (path, to) => moveLevel(path, to, disk),
+    sizeBytes: (path) => disk.usedBytes(path),
   };
 }
 

@@ -126,4 +126,6 @@ export interface KvDriver {
    * @throws KV_LOCKED while it is open; codes of the disk.
    */
   setAside(path: string, to: string): Promise<void>;
+  /** Bytes that the store's folder takes on its volume, open or not; 0 when it is gone. */
+  sizeBytes(path: string): Promise<number>;
 }

@@ -94,6 +94,22 @@ export class MemoryDriver implements KvDriver {
     return this.#calls.promise(generation, { operation: "destroy", path, effect });
   }
 
+  sizeBytes(path: string): Promise<number> {
+    const effect = (): number => {
+      const view = this.#stores.get(path)?.visible.snapshot();
+      let sizeBytes = 0;
+      for (let place = view?.first; view !== undefined && place !== undefined; ) {
+        const entry = view.at(place);
+        if (entry === undefined) break;
+        sizeBytes += entry[0].length + entry[1].length;
+        place = view.after(place);
+      }
+      return sizeBytes;
+    };
+    const { generation } = this.#calls;
+    return this.#calls.promise(generation, { operation: "read", path, effect });
+  }
+
   /** Process death: what the kernel was given survives, open stores are free to be opened again. */
   kill(): void {
     this.#calls.cutOff();

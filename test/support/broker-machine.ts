@@ -208,5 +208,6 @@ function kvOf(kv: MemoryDriver, isAlive: () => boolean): KvDriver {
     open: (path, options) => (isAlive() ? kv.open(path, options) : never()),
     destroy: (path) => (isAlive() ? kv.destroy(path) : never()),
     setAside: (from, to) => (isAlive() ? kv.setAside(from, to) : never()),
+    sizeBytes: (path) => (isAlive() ? kv.sizeBytes(path) : never()),
   };
 }

@@ -231,6 +231,16 @@ export function diskContract(name: string, openRig: () => Promise<DiskRig>): voi
       expect(await code(disk.space(joinPath(dir, "nowhere")))).toBe("DISK_NOT_FOUND");
     });
 
+    rule("what a folder takes on its volume grows with its files", async (disk, dir) => {
+      const path = joinPath(dir, "folder");
+      expect(await disk.usedBytes(path)).toBe(0);
+      await disk.makeDir(path);
+      const before = await disk.usedBytes(path);
+      await put(disk, joinPath(path, "a"), "x".repeat(100_000));
+      expect(await disk.usedBytes(path)).toBeGreaterThanOrEqual(before + 100_000);
+      expect(await disk.usedBytes(joinPath(path, "a"))).toBeGreaterThanOrEqual(100_000);
+    });
+
     rule("replaceFile writes and replaces, even over a left-over of a crash", async (disk, dir) => {
       const path = joinPath(dir, "meta");
       await put(disk, `${path}.new`, "left over, and longer than what comes");

@@ -1,6 +1,7 @@
 // What every key-value driver must do, whoever implements it. Each rule runs as one program on a
 // driver and the path of a store that does not exist yet.
 
+import { randomBytes } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { isCodedError } from "../../src/base/index.ts";
 import type { Kv, KvDriver, KvRange } from "../../src/kv/index.ts";
@@ -341,6 +342,17 @@ export function kvContract(name: string, openRig: () => Promise<KvRig>): void {
         await anew.close();
       },
     );
+
+    raw("its size grows with what it holds, and is 0 when it is gone", async (driver, path) => {
+      expect(await driver.sizeBytes(`${path}/nothing`)).toBe(0);
+      const kv = await driver.open(path);
+      const before = await driver.sizeBytes(path);
+      await put(kv, { a: randomBytes(64 * 1024).toString("latin1") });
+      expect(await driver.sizeBytes(path)).toBeGreaterThan(before + 64 * 1024);
+      await kv.close();
+      await driver.destroy(path);
+      expect(await driver.sizeBytes(path)).toBe(0);
+    });
 
     raw("two stores do not see each other", async (driver, path) => {
       const [one, other] = [await driver.open(`${path}/one`), await driver.open(`${path}/other`)];

@@ -24,5 +24,6 @@ export function lockDriver(): LockDriver {
     },
     destroy: async () => undefined,
     setAside: async () => undefined,
+    sizeBytes: async () => 0,
   };
 }

@@ -68,6 +68,10 @@ export class MemoryDisk implements Disk {
     await Promise.resolve();
   }
 
+  async usedBytes() {
+    return 0;
+  }
+
   async space() {
     return { freeBytes: 2 ** 40, totalBytes: 2 ** 40, type: "memory" };
   }
