@@ -152,6 +152,15 @@ export class RawClient {
     return this.#end !== undefined;
   }
 
+  /** Stops reading, so that the broker's output backs up. */
+  pause(): void {
+    this.#socket.pause();
+  }
+
+  resume(): void {
+    this.#socket.resume();
+  }
+
   /** Ends without DISCONNECT, as a lost link that the network noticed. */
   drop(): void {
     this.#socket.resetAndDestroy();

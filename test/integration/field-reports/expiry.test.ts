@@ -1,0 +1,215 @@
+// Faults that users of MQTT brokers have met, against the launched broker (docs/reported-faults.md):
+// expiry of messages and sessions. Waits run side by side.
+
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { isLong, LaunchedBroker } from "../../support/launched-broker.ts";
+import {
+  bytes,
+  connect,
+  puback,
+  pubcomp,
+  publish5,
+  pubrec,
+  pubrel,
+  subscribe4,
+  subscribe5,
+} from "../../support/mqtt-bytes.ts";
+import { pause, publishNumbered } from "../../support/numbered-run.ts";
+import type { RawClient } from "../../support/raw-client.ts";
+
+let broker: LaunchedBroker;
+
+beforeAll(async () => {
+  broker = await LaunchedBroker.open(["--set", "mqtt.sessionExpiryMax=60s"]);
+});
+afterAll(async () => {
+  await broker[Symbol.asyncDispose]();
+});
+
+async function resume(clientId: string, maximumPacketSize?: number): Promise<RawClient> {
+  const properties = {
+    sessionExpiryInterval: 60,
+    ...(maximumPacketSize !== undefined && { maximumPacketSize }),
+  };
+  return (await broker.resume(clientId, { connect: { properties } })).client;
+}
+
+async function subscribed(topic: string): Promise<RawClient> {
+  const client = await resume(`s ${topic}`);
+  client.send(subscribe5(1, [[topic, 2]]));
+  await client.expect("suback");
+  return client;
+}
+
+type Sent = { readonly qos?: 1 | 2; readonly expiryS?: number; readonly payload?: string };
+
+async function publishOne(topic: string, sent: Sent = {}): Promise<void> {
+  const { qos = 1, expiryS, payload = "x" } = sent;
+  const { client } = await broker.connect(`p ${topic}`);
+  const properties = expiryS === undefined ? "" : `02 ${expiryS.toString(16).padStart(8, "0")}`;
+  client.send(publish5(topic, payload, { qos, id: 1, properties }));
+  await client.expect(qos === 1 ? "puback" : "pubrec");
+  if (qos === 2) {
+    client.send(pubrel(1));
+    await client.expect("pubcomp");
+  }
+  await client.close();
+}
+
+describe.concurrent("messages", () => {
+  test("R30: the expiry of a queued message is counted down", async () => {
+    const s = await subscribed("r30/a");
+    await s.close();
+    await publishOne("r30/a", { expiryS: 30 });
+    await pause(2200);
+    const { properties } = await (await resume("s r30/a")).expect("publish");
+    expect(properties?.messageExpiryInterval).toBeLessThanOrEqual(28);
+    expect(properties?.messageExpiryInterval).toBeGreaterThanOrEqual(25);
+  });
+
+  test("R30 R48: a QoS 2 exchange behind its PUBREC completes, whatever the expiry", async () => {
+    const [expiryS, waitMs] = isLong ? [5, 10_000] : [1, 1500];
+    const s = await subscribed("r30/b");
+    await publishOne("r30/b", { qos: 2, expiryS });
+    await s.expect("publish");
+    s.send(pubrec(1));
+    await s.expectBytes(pubrel(1));
+    s.drop();
+    await pause(waitMs);
+    const back = await resume("s r30/b");
+    await back.expectBytes(pubrel(1));
+    back.send(pubcomp(1));
+    await back.expectNothing();
+  });
+
+  test("R30 R84: what is too large for the client counts as sent, and blocks nothing", async () => {
+    const s = await subscribed("r30/c");
+    await s.close();
+    for (const size of [100, 5000, 101]) {
+      await publishOne("r30/c", { payload: "x".repeat(size), qos: size === 101 ? 2 : 1 });
+    }
+    const back = await resume("s r30/c", 200);
+    const first = await back.expect("publish");
+    const second = await back.expect("publish");
+    expect([first.payload.length, second.payload.length]).toEqual([100, 101]);
+    back.send(bytes(puback(first.messageId as number), pubrec(second.messageId as number)));
+    await back.expect("pubrel");
+    back.send(pubcomp(second.messageId as number));
+    await back.expectNothing();
+    await back.close();
+    // It does not come to a later connection without the limit either.
+    await (await resume("s r30/c")).expectNothing();
+  });
+
+  test("R47: what has expired in the queue never comes, and holds nothing up", async () => {
+    const s = await subscribed("r47");
+    await s.close();
+    const { client: p } = await broker.connect("p r47");
+    for (let n = 1; n <= 50; n++) {
+      p.send(publish5("r47", `${n}`, { qos: 1, id: n, properties: "02 00000001" }));
+      await p.expect("puback");
+    }
+    await pause(1200);
+    await publishOne("r47", { payload: "lasts" });
+    const back = await resume("s r47");
+    expect((await back.expect("publish")).payload.toString()).toBe("lasts");
+    await back.expectNothing();
+  });
+
+  test("R48: sent and unacked at QoS 1, expired: not sent again; at QoS 2 it completes", async () => {
+    const s = await subscribed("r48");
+    await publishOne("r48", { expiryS: 1, payload: "one" });
+    await publishOne("r48", { expiryS: 1, payload: "two", qos: 2 });
+    await publishOne("r48", { payload: "lasts" });
+    for (let n = 0; n < 3; n++) await s.expect("publish");
+    s.drop();
+    await pause(1500);
+    const back = await resume("s r48");
+    const two = await back.expect("publish");
+    expect([two.payload.toString(), two.dup, two.messageId]).toEqual(["two", true, 2]);
+    const lasts = await back.expect("publish");
+    expect([lasts.payload.toString(), lasts.dup, lasts.messageId]).toEqual(["lasts", true, 3]);
+    back.send(bytes(pubrec(2), puback(3)));
+    await back.expectBytes(pubrel(2));
+    back.send(pubcomp(2));
+    await back.expectNothing();
+  });
+});
+
+describe.concurrent("sessions", () => {
+  test("R50: an expired session is not resumed, one within its expiry is", async () => {
+    const [shortS, waitMs] = isLong ? [3, 16_000] : [1, 2500];
+    const present = async (clientId: string): Promise<boolean> => {
+      const { connack } = await broker.resume(clientId, { expiryS: shortS });
+      return connack.sessionPresent;
+    };
+    for (const clientId of ["r50", "r50 soon"]) {
+      await present(clientId);
+      const { client, connack } = await broker.resume(clientId, { expiryS: shortS });
+      expect(connack.sessionPresent).toBe(true);
+      client.drop();
+    }
+    await pause(300);
+    expect(await present("r50 soon")).toBe(true);
+    await pause(waitMs);
+    expect(await present("r50")).toBe(false);
+  });
+
+  test("R51: a shortened Session Expiry is told, and is what counts", async () => {
+    const { connack } = await broker.resume("r51", { expiryS: 0xffffffff });
+    expect(connack.properties?.sessionExpiryInterval).toBe(60);
+    const within = await broker.resume("r51 within", { expiryS: 59 });
+    expect(within.connack.properties?.sessionExpiryInterval).toBeUndefined();
+  });
+
+  test("R14: sessions of clients that never come back are gone after their expiry", async () => {
+    const count = isLong ? 20_000 : 300;
+    const ids = Array.from({ length: count }, (_, n) => `r14 ${n}`);
+    for (let at = 0; at < count; at += 50) {
+      await Promise.all(
+        ids.slice(at, at + 50).map(async (clientId) => {
+          const client = await broker.raw();
+          client.send(
+            bytes(
+              connect({ clientId, clean: false, properties: "11 00000001" }),
+              subscribe5(1, [["r14", 1]]),
+            ),
+          );
+          await client.expect("connack");
+          await client.expect("suback");
+          client.drop();
+        }),
+      );
+    }
+    await pause(2500);
+    // Nobody is subscribed any more, and nothing is kept for anybody.
+    const { client: p } = await broker.connect("p r14");
+    p.send(publish5("r14", "x", { qos: 1, id: 1 }));
+    await p.expectBytes("40 03 0001 10");
+    const { connack } = await broker.resume(ids[0] as string, { expiryS: 1 });
+    expect(connack.sessionPresent).toBe(false);
+  });
+});
+
+test("R2: a subscription is part of the session, before and after the client is back", async () => {
+  for (const [end, level] of [
+    ["stop", 4],
+    ["kill", 5],
+  ] as const) {
+    const topic = `r2/${end}`;
+    const { client } = await broker.resume(topic, { level });
+    const filters = [[topic, 2]] as const;
+    client.send(level === 5 ? subscribe5(1, filters) : subscribe4(1, filters));
+    await client.expect("suback");
+    await client.close();
+    await broker.restart(end);
+    const { client: p } = await broker.connect("p", { level: 4 });
+    await publishNumbered(p, { topic, count: 1 });
+    const { client: back, connack } = await broker.resume(topic, { level });
+    expect(connack.sessionPresent).toBe(true);
+    expect((await back.expect("publish")).payload.toString()).toBe("1");
+    const again = (await broker.connect("p", { level: 4 })).client;
+    await publishNumbered(again, { topic, count: 1, first: 2 });
+    expect((await back.expect("publish")).payload.toString()).toBe("2");
+  }
+});
