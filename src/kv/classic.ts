@@ -6,16 +6,19 @@
 // batches outstanding in the process; `nextv` with a high-water mark of 1 MiB (the default of 16
 // KiB makes a trip to the thread pool for every block); background errors are sticky until the
 // store is reopened.
-// Checkpoints, and what to do about a damaged store, are left to the owner.
+// Before LevelDB sees a folder, `level/` looks at it: LevelDB itself drops rotten ends without a word.
+// Checkpoints, and what becomes of a damaged store, are left to the owner.
 
 import { ClassicLevel, type Iterator as LevelIterator } from "classic-level";
 import {
   asBuffer,
   assert,
   type Disk,
+  type DiskFile,
   isCodedError,
   joinPath,
   parentDir,
+  replaceFile,
   syncFully,
   toError,
 } from "../base/index.ts";
@@ -28,8 +31,11 @@ import {
   type KvEntry,
   type KvOptions,
   type KvRange,
+  type KvSalvage,
   kvErrors,
 } from "./kv.ts";
+import { decodeProof, levelFault, takeProof } from "./level/check.ts";
+import { salvageLevel } from "./level/salvage.ts";
 import { boundsOf, type KvBounds } from "./range.ts";
 import { WriteQueue } from "./writes.ts";
 
@@ -60,12 +66,25 @@ export function createClassicDriver(components: ClassicComponents): KvDriver {
     destroy: (path) => destroyLevel(path, disk),
     setAside: (path, to) => moveLevel(path, to, disk),
     sizeBytes: (path) => disk.usedBytes(path),
+    salvage: (path, to) => mendLevel(path, to, { disk, gate }),
+    condemn: (path) => replaceFile(disk, path + condemnedSuffix, Buffer.from("condemned\n")),
   };
 }
 
 type Parts = { readonly disk: Disk; readonly gate: Gate };
 
+/** A store that was mended, before it takes the place of the damaged one. */
+const mendedSuffix = ".mended";
+/** Beside a store that failed while it was open, in a way that only mending ends. */
+const condemnedSuffix = ".condemned";
+
 async function openLevel(path: string, options: KvOptions, parts: Parts): Promise<Kv> {
+  if (openPaths.has(path)) throw kvErrors.locked({ path });
+  try {
+    await checkLevel(path, options, parts.disk);
+  } catch (error) {
+    throw levelError(path, error);
+  }
   await parts.disk.makeDir(path);
   const level: Level = new ClassicLevel<Buffer, Buffer>(path, {
     keyEncoding: "buffer",
@@ -90,6 +109,51 @@ async function openLevel(path: string, options: KvOptions, parts: Parts): Promis
   return new ClassicKv(path, level, parts);
 }
 
+async function checkLevel(path: string, options: KvOptions, disk: Disk): Promise<void> {
+  const mended = path + mendedSuffix;
+  // A crash between the two steps of a mending.
+  if (!(await disk.exists(path)) && (await disk.exists(mended))) {
+    await moveLevel(mended, path, disk);
+  }
+  const { proof, verifyBytesMax = 0 } = options;
+  const expected = proof === undefined ? undefined : decodeProof(proof);
+  const fault = (await disk.exists(path + condemnedSuffix))
+    ? "it failed while it was open"
+    : await levelFault(disk, path, { proof: expected, verifyBytesMax });
+  if (fault !== undefined) throw kvErrors.corrupt({ path, reason: fault });
+}
+
+/** Bytes of the batches in which a mended store is written. */
+const mendBatchBytes = 1024 * 1024;
+
+async function mendLevel(path: string, to: string, parts: Parts): Promise<KvSalvage> {
+  const { disk } = parts;
+  if (openPaths.has(path)) throw kvErrors.locked({ path });
+  const mended = path + mendedSuffix;
+  await disk.removeDir(mended);
+  const kv = await openLevel(mended, {}, parts);
+  let found: KvSalvage;
+  try {
+    let batch = kv.batch();
+    found = await salvageLevel(disk, path, ({ key, value }) => {
+      batch.put(key, value ?? emptyKey);
+      if (batch.sizeBytes < mendBatchBytes) return undefined;
+      const full = batch;
+      batch = kv.batch();
+      return full.write();
+    });
+    await batch.write();
+    await kv.sync();
+  } finally {
+    await kv.close();
+  }
+  if (await disk.exists(path)) await moveLevel(path, to, disk);
+  await moveLevel(mended, path, disk);
+  await disk.remove(path + condemnedSuffix);
+  await disk.syncDir(parentDir(path));
+  return found;
+}
+
 // A log that vanished since it was listed is part of a table by now, and LevelDB removes logs only
 // after table and manifest are synced. The folder goes last: it names files made meanwhile.
 async function syncFiles(disk: Disk, folder: string, names: RegExp): Promise<void> {
@@ -99,19 +163,62 @@ async function syncFiles(disk: Disk, folder: string, names: RegExp): Promise<voi
 }
 
 async function syncFile(disk: Disk, path: string): Promise<void> {
+  const file = await openIfThere(disk, path);
+  if (file === undefined) return;
   try {
-    const file = await disk.open(path, "read");
-    try {
-      await syncFully(file);
-    } finally {
-      await file.close();
-    }
-  } catch (error) {
-    if (!isCodedError(error, "DISK_NOT_FOUND")) throw error;
+    await syncFully(file);
+  } finally {
+    await file.close();
   }
 }
 
+async function openIfThere(disk: Disk, path: string): Promise<DiskFile | undefined> {
+  try {
+    return await disk.open(path, "read");
+  } catch (error) {
+    if (isCodedError(error, "DISK_NOT_FOUND")) return undefined;
+    throw error;
+  }
+}
+
+type OpenLog = { readonly number: number; readonly sizeBytes: number; readonly file: DiskFile };
+
+async function openLogs(disk: Disk, folder: string): Promise<OpenLog[]> {
+  const logs: OpenLog[] = [];
+  try {
+    for (const { name } of await disk.list(folder)) {
+      if (!/^\d+\.log$/.test(name)) continue;
+      const file = await openIfThere(disk, joinPath(folder, name));
+      if (file === undefined) continue;
+      logs.push({ number: Number.parseInt(name, 10), sizeBytes: await file.sizeBytes(), file });
+    }
+    return logs;
+  } catch (error) {
+    await closeLogs(logs);
+    throw error;
+  }
+}
+
+async function syncLogs(disk: Disk, folder: string, logs: readonly OpenLog[]): Promise<Buffer> {
+  try {
+    await Promise.all(logs.map(({ file }) => syncFully(file)));
+    await disk.syncDir(folder);
+    return await takeProof(
+      disk,
+      folder,
+      logs.map(({ number, sizeBytes }) => [number, sizeBytes] as const),
+    );
+  } finally {
+    await closeLogs(logs);
+  }
+}
+
+async function closeLogs(logs: readonly OpenLog[]): Promise<void> {
+  await Promise.all(logs.map(({ file }) => file.close()));
+}
+
 async function destroyLevel(path: string, disk: Disk): Promise<void> {
+  await disk.remove(path + condemnedSuffix);
   if (!(await disk.exists(path))) return;
   try {
     await ClassicLevel.destroy(path);
@@ -127,6 +234,7 @@ const openPaths = new Set<string>();
 
 async function moveLevel(path: string, to: string, disk: Disk): Promise<void> {
   if (openPaths.has(path)) throw kvErrors.locked({ path });
+  await disk.remove(path + condemnedSuffix);
   if (!(await disk.exists(path))) return;
   await disk.rename(path, to);
   await disk.syncDir(parentDir(to));
@@ -182,9 +290,13 @@ class ClassicKv implements Kv {
     );
   }
 
-  sync(): Promise<void> {
-    return this.#writes.runBeside(() =>
-      guarded(this.path, syncFiles(this.#disk, this.path, /\.log$/)),
+  // The sizes are taken between two writes, so that a proof ends where a batch does; the syncs, which
+  // take long, run beside later ones.
+  sync(): Promise<Buffer> {
+    const [disk, path] = [this.#disk, this.path];
+    return this.#writes.runThen(
+      () => guarded(path, openLogs(disk, path)),
+      (logs) => guarded(path, syncLogs(disk, path, logs)),
     );
   }
 

@@ -92,8 +92,11 @@ export interface Kv {
   cursor(range: KvRange): KvCursor;
   /** Deletes a range, in several batches when it is large; durable like unsynced batches. */
   clear(range: KvRange): Promise<void>;
-  /** Makes every batch whose `write` was called before durable (fsync of logs and folder). */
-  sync(): Promise<void>;
+  /**
+   * Makes every batch whose `write` was called before durable (fsync of logs and folder). Resolves
+   * with a proof of it: an open that is given the proof fails when the store does not hold them.
+   */
+  sync(): Promise<Buffer>;
   /** Bytes on disk of a key range, roughly: what is still in memory does not count. */
   approximateBytes(range: KvRange): Promise<number>;
   /** Waits for the batches under way, does not sync. Idempotent. Closes the cursors. */
@@ -105,13 +108,21 @@ export type KvOptions = {
   readonly writeBufferBytes?: number;
   /** Bytes of decompressed table blocks kept for reads. Default 8 MiB. */
   readonly cacheBytes?: number;
+  /** What a sync answered, this one or one before it: what the store must hold. */
+  readonly proof?: Uint8Array | undefined;
+  /** Bytes of tables whose checksums are looked at before it is opened. Default 0. */
+  readonly verifyBytesMax?: number;
 };
+
+/** What could not be read of a store that was mended, in words of its files. */
+export type KvSalvage = { readonly faults: readonly string[] };
 
 export interface KvDriver {
   /**
    * Opens or creates the store in the folder `path`; the folder's name is durable then.
-   * @throws KV_LOCKED, KV_CORRUPT, KV_FAILED, KV_DISK_FULL; codes of the disk when the folder
-   * cannot be made.
+   * @throws KV_CORRUPT when it is damaged or does not hold what the proof says: nothing in the folder
+   * has changed then; KV_LOCKED, KV_FAILED, KV_DISK_FULL; codes of the disk when the folder cannot
+   * be made.
    */
   open(path: string, options?: KvOptions): Promise<Kv>;
   /**
@@ -128,4 +139,12 @@ export interface KvDriver {
   setAside(path: string, to: string): Promise<void>;
   /** Bytes that the store's folder takes on its volume, open or not; 0 when it is gone. */
   sizeBytes(path: string): Promise<number>;
+  /**
+   * Puts a new store with every intact entry of the damaged one in its place, and sets that aside
+   * to `to`, where nothing is. A crash on the way leaves the one or the other. Takes room and time
+   * for all entries. The same parents and errors as `setAside`.
+   */
+  salvage(path: string, to: string): Promise<KvSalvage>;
+  /** From now on, also after a restart, `open` finds it damaged: until it is mended or gone. */
+  condemn(path: string): Promise<void>;
 }

@@ -75,6 +75,19 @@ export class LevelModel {
     for (const { log, count } of ticket) log.syncedCount = Math.max(log.syncedCount, count);
   }
 
+  /** Rot: of everything on the medium only what `keeps` approves of is left. */
+  rot(keeps: (key: Buffer) => boolean): void {
+    this.finishFlush();
+    applyAll(this.#tables, this.#current.batches);
+    this.#current = newLog();
+    const view = this.#tables.snapshot();
+    for (let place = view.first; ; place = view.after(place)) {
+      const entry = view.at(place);
+      if (entry === undefined) return;
+      if (!keeps(entry[0])) this.#tables.delete(entry[0]);
+    }
+  }
+
   losePower(random: SeededRandom): void {
     this.#settleDoubt(random);
     for (const log of [this.#old, this.#current]) {

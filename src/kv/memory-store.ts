@@ -17,11 +17,15 @@ export type MemoryOperation = "open" | "destroy" | "read" | "write" | "sync" | "
 
 export type MemoryStore = {
   readonly path: string;
+  /** Counts the stores made under this path. */
+  readonly incarnation: number;
   visible: SortedMap;
   readonly model: LevelModel | undefined;
   isOpen: boolean;
-  /** Set when a power cut met its removal half way. */
+  /** Set when a power cut met its removal half way, and by rot. */
   isDamaged: boolean;
+  /** Entries are gone without a word: only an open with a proof notices. */
+  isHollow: boolean;
   /** The current log is switched above this; drawn anew for each log. */
   logBytesMax: number;
   /** A full log is being turned into a table. */
@@ -83,12 +87,13 @@ export class MemoryKv implements Kv {
     });
   }
 
-  sync(): Promise<void> {
+  sync(): Promise<Buffer> {
     return this.#writes.runBeside(() => {
       const { model } = this.#store;
       const ticket = model?.beginSync();
       return this.#call("sync", () => {
         if (ticket !== undefined) model?.finishSync(ticket);
+        return proofOf(this.#store);
       });
     });
   }
@@ -181,6 +186,11 @@ export class MemoryKv implements Kv {
   #refuseClosed(): void {
     if (this.#writes.isClosed) throw kvErrors.closed({ path: this.path });
   }
+}
+
+/** A store that was made anew under the same path is another one. */
+export function proofOf(store: MemoryStore): Buffer {
+  return Buffer.from([store.incarnation & 0xff]);
 }
 
 /** What the dead wait for: code of a process that was killed may run on to its next call. */

@@ -15,9 +15,9 @@ import {
   type SeededRandom,
   SimCalls,
 } from "../base/index.ts";
-import { type Kv, type KvDriver, type KvOptions, kvErrors } from "./kv.ts";
+import { type Kv, type KvDriver, type KvOptions, type KvSalvage, kvErrors } from "./kv.ts";
 import { LevelModel } from "./level-model.ts";
-import { MemoryKv, type MemoryOperation, type MemoryStore } from "./memory-store.ts";
+import { MemoryKv, type MemoryOperation, type MemoryStore, proofOf } from "./memory-store.ts";
 import { SortedMap } from "./sorted-map.ts";
 
 export type MemoryOptions = {
@@ -40,6 +40,7 @@ export class MemoryDriver implements KvDriver {
   readonly #calls: SimCalls<MemoryOperation>;
   readonly #stores = new Map<string, MemoryStore>();
   readonly #removing = new Set<MemoryStore>();
+  #incarnations = 0;
 
   constructor(options: MemoryOptions) {
     this.#options = options;
@@ -57,9 +58,9 @@ export class MemoryDriver implements KvDriver {
   open(path: string, options: KvOptions = {}): Promise<Kv> {
     const { generation } = this.#calls;
     const effect = (): Kv => {
+      this.#refuseDamaged(path, options.proof);
       const store = this.#stores.get(path) ?? this.#create(path);
       if (store.isOpen) throw kvErrors.locked({ path });
-      if (store.isDamaged) throw kvErrors.corrupt({ path, reason: "a part of it is missing" });
       store.isOpen = true;
       this.#removing.delete(store);
       if (store.model !== undefined) store.visible = store.model.recover(this.#random);
@@ -110,6 +111,41 @@ export class MemoryDriver implements KvDriver {
     return this.#calls.promise(generation, { operation: "read", path, effect });
   }
 
+  /** What is left of a store after `damage`, in a store that opens. */
+  salvage(path: string, to: string): Promise<KvSalvage> {
+    const effect = (): KvSalvage => {
+      const store = this.#stores.get(path);
+      if (store?.isOpen === true) throw kvErrors.locked({ path });
+      this.#stores.delete(path);
+      const mended = this.#create(path);
+      if (store === undefined) return { faults: ["it is gone"] };
+      this.#stores.set(to, { ...store, path: to });
+      const visible = store.model?.recover(this.#random) ?? store.visible;
+      const view = visible.snapshot();
+      const operations: Array<{ key: Buffer; value: Buffer }> = [];
+      for (let place = view.first; ; place = view.after(place)) {
+        const entry = view.at(place);
+        if (entry === undefined) break;
+        operations.push({ key: entry[0], value: entry[1] });
+        mended.visible.set(...entry);
+      }
+      mended.model?.append({ operations, sizeBytes: 0 });
+      mended.model?.syncCurrent();
+      return { faults: store.isDamaged ? ["a part of it is missing"] : [] };
+    };
+    const { generation } = this.#calls;
+    return this.#calls.promise(generation, { operation: "destroy", path, effect });
+  }
+
+  condemn(path: string): Promise<void> {
+    const effect = (): void => {
+      const store = this.#stores.get(path);
+      if (store !== undefined) store.isDamaged = true;
+    };
+    const { generation } = this.#calls;
+    return this.#calls.promise(generation, { operation: "write", path, effect });
+  }
+
   /** Process death: what the kernel was given survives, open stores are free to be opened again. */
   kill(): void {
     this.#calls.cutOff();
@@ -142,11 +178,37 @@ export class MemoryDriver implements KvDriver {
     this.#calls.heal();
   }
 
-  /** Rot: the next open of the store fails with KV_CORRUPT, until it is destroyed. */
-  damage(path: string): void {
+  /**
+   * Rot of a store that nobody has open: it does not open until it is mended or gone, and holds what
+   * `keeps` approves of, nothing by default.
+   */
+  damage(path: string, keeps: (key: Buffer) => boolean = () => false): void {
+    this.hollow(path, keeps);
+    this.#get(path).isDamaged = true;
+  }
+
+  /** Rot without a word: the store opens as if nothing had happened, unless a proof is held to it. */
+  hollow(path: string, keeps: (key: Buffer) => boolean = () => false): void {
+    const store = this.#get(path);
+    store.isHollow = true;
+    store.model?.rot(keeps);
+  }
+
+  #get(path: string): MemoryStore {
     const store = this.#stores.get(path);
-    assert(store !== undefined, `no store ${path}`);
-    store.isDamaged = true;
+    assert(store !== undefined && !store.isOpen, `no store ${path} at rest`);
+    return store;
+  }
+
+  #refuseDamaged(path: string, proof: Uint8Array | undefined): void {
+    const store = this.#stores.get(path);
+    if (store?.isOpen === true) throw kvErrors.locked({ path });
+    if (store?.isDamaged === true) {
+      throw kvErrors.corrupt({ path, reason: "a part of it is missing" });
+    }
+    if (proof === undefined) return;
+    const isWhole = store !== undefined && !store.isHollow && proofOf(store).equals(proof);
+    if (!isWhole) throw kvErrors.corrupt({ path, reason: "it does not hold what it must" });
   }
 
   /** Paths of the stores that exist, sorted. */
@@ -157,10 +219,12 @@ export class MemoryDriver implements KvDriver {
   #create(path: string): MemoryStore {
     const store: MemoryStore = {
       path,
+      incarnation: ++this.#incarnations,
       visible: new SortedMap(),
       model: this.#random === undefined ? undefined : new LevelModel(),
       isOpen: false,
       isDamaged: false,
+      isHollow: false,
       isFlushing: false,
       logBytesMax: 0,
       whenFlushed: [],

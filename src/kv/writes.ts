@@ -49,6 +49,22 @@ export class WriteQueue {
     return result;
   }
 
+  /** Runs `first` like `run`, then `rest`, for which later writes do not wait. */
+  runThen<T, U>(first: () => Promise<T>, rest: (value: T) => Promise<U>): Promise<U> {
+    let pass = (): void => undefined;
+    const passed = new Promise<void>((resolve) => {
+      pass = resolve;
+    });
+    const result = this.runBeside(async () => {
+      const value = await first();
+      pass();
+      return rest(value);
+    });
+    void result.then(pass, pass); // its owner hears of an error through `result`
+    this.#tail = passed;
+    return result;
+  }
+
   /** Takes nothing more; resolves when what was taken is done. */
   async close(): Promise<void> {
     this.#isClosed = true;

@@ -209,5 +209,7 @@ function kvOf(kv: MemoryDriver, isAlive: () => boolean): KvDriver {
     destroy: (path) => (isAlive() ? kv.destroy(path) : never()),
     setAside: (from, to) => (isAlive() ? kv.setAside(from, to) : never()),
     sizeBytes: (path) => (isAlive() ? kv.sizeBytes(path) : never()),
+    salvage: (from, to) => (isAlive() ? kv.salvage(from, to) : never()),
+    condemn: (path) => (isAlive() ? kv.condemn(path) : never()),
   };
 }

@@ -25,5 +25,7 @@ export function lockDriver(): LockDriver {
     destroy: async () => undefined,
     setAside: async () => undefined,
     sizeBytes: async () => 0,
+    salvage: async () => ({ faults: [] }),
+    condemn: async () => undefined,
   };
 }
