@@ -79,13 +79,19 @@ const mendedSuffix = ".mended";
 const condemnedSuffix = ".condemned";
 
 async function openLevel(path: string, options: KvOptions, parts: Parts): Promise<Kv> {
+  const { disk } = parts;
   if (openPaths.has(path)) throw kvErrors.locked({ path });
+  const mended = path + mendedSuffix;
+  // A crash between the two steps of a mending.
+  if (!(await disk.exists(path)) && (await disk.exists(mended))) {
+    await moveLevel(mended, path, disk);
+  }
+  await disk.makeDir(path);
   try {
-    await checkLevel(path, options, parts.disk);
+    await checkLevel(path, options, disk);
   } catch (error) {
     throw levelError(path, error);
   }
-  await parts.disk.makeDir(path);
   const level: Level = new ClassicLevel<Buffer, Buffer>(path, {
     keyEncoding: "buffer",
     valueEncoding: "buffer",
@@ -110,11 +116,6 @@ async function openLevel(path: string, options: KvOptions, parts: Parts): Promis
 }
 
 async function checkLevel(path: string, options: KvOptions, disk: Disk): Promise<void> {
-  const mended = path + mendedSuffix;
-  // A crash between the two steps of a mending.
-  if (!(await disk.exists(path)) && (await disk.exists(mended))) {
-    await moveLevel(mended, path, disk);
-  }
   const { proof, verifyBytesMax = 0 } = options;
   const expected = proof === undefined ? undefined : decodeProof(proof);
   const fault = (await disk.exists(path + condemnedSuffix))

@@ -354,6 +354,53 @@ export function kvContract(name: string, openRig: () => Promise<KvRig>): void {
       expect(await driver.sizeBytes(path)).toBe(0);
     });
 
+    raw(
+      "a proof of a sync is held by the store it came from, also after later writes",
+      async (driver, path) => {
+        const kv = await driver.open(path);
+        await put(kv, { a: "1" });
+        const first = await kv.sync();
+        await put(kv, { a: "2" });
+        const second = await kv.sync();
+        await kv.close();
+        for (const proof of [second, first, second]) {
+          const again = await driver.open(path, { proof });
+          expect(await text(again, "a")).toBe("2");
+          await again.close();
+        }
+      },
+    );
+
+    raw("a store that is gone does not hold what was proved", async (driver, path) => {
+      const kv = await driver.open(path);
+      await put(kv, { a: "1" });
+      const proof = await kv.sync();
+      await kv.close();
+      await driver.destroy(path);
+      expect(await code(driver.open(path, { proof }))).toBe("KV_CORRUPT");
+      await driver.salvage(path, `${path}-aside`);
+      const mended = await driver.open(path);
+      expect(await text(mended, "a")).toBeUndefined();
+      await mended.close();
+    });
+
+    raw("a store that was condemned does not open until it is mended", async (driver, path) => {
+      const kv = await driver.open(path);
+      await put(kv, { a: "1", b: "2" });
+      await kv.batch().delete(key("b")).write();
+      expect(await code(driver.salvage(path, `${path}-aside`))).toBe("KV_LOCKED");
+      await kv.close();
+      await driver.condemn(path);
+      expect(await code(driver.open(path))).toBe("KV_CORRUPT");
+      await driver.salvage(path, `${path}-aside`);
+      const mended = await driver.open(path);
+      expect(await names(mended, {})).toEqual(["a"]);
+      await mended.close();
+      await driver.condemn(path);
+      await driver.destroy(path);
+      await (await driver.open(path)).close();
+    });
+
     raw("two stores do not see each other", async (driver, path) => {
       const [one, other] = [await driver.open(`${path}/one`), await driver.open(`${path}/other`)];
       await Promise.all([put(one, { a: "1" }), put(other, { a: "2" })]);

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import {
   createNodeDisk,
+  type DirEntry,
   type Disk,
   diskErrors,
   type FileCalls,
@@ -44,14 +45,11 @@ test("sync brings every log file and the folder to the medium", async () => {
 
 test("a log file that vanished since it was listed is no error", async () => {
   await inFolder(async (path) => {
-    const disk: Disk = {
-      ...nodeDisk,
-      list: async (dir) => [
-        ...(await nodeDisk.list(dir)),
-        { name: "000001.log", isDirectory: false },
-      ],
-    };
+    const ghosts: DirEntry[] = [];
+    const list = async (dir: string) => [...(await nodeDisk.list(dir)), ...ghosts];
+    const disk: Disk = { ...nodeDisk, list };
     const kv = await createClassicDriver({ disk }).open(path);
+    ghosts.push({ name: "000001.log", isDirectory: false });
     await kv.batch().put(Buffer.from("a"), Buffer.from("1")).write();
     await kv.sync();
     await kv.close();
@@ -251,3 +249,29 @@ async function inFolder(program: (path: string) => Promise<void>): Promise<void>
     fs.rmSync(dir, { recursive: true });
   }
 }
+
+test("a crash on the way of a mending leaves the damaged store or the mended one", async () => {
+  await inFolder(async (path) => {
+    const driver = createClassicDriver({ disk: nodeDisk });
+    const kv = await driver.open(path);
+    await kv.batch().put(Buffer.from("a"), Buffer.from("1")).write();
+    await kv.close();
+    const before = join(path, "..", "before");
+    fs.cpSync(path, before, { recursive: true });
+    for (const step of ["mended is there", "damaged is away"]) {
+      fs.rmSync(path, { recursive: true });
+      fs.cpSync(before, path, { recursive: true });
+      await driver.condemn(path);
+      fs.cpSync(before, `${path}.mended`, { recursive: true });
+      if (step === "damaged is away") {
+        fs.renameSync(path, `${path}-aside`);
+        await expect(driver.open(path)).rejects.toMatchObject({ code: "KV_CORRUPT" });
+      }
+      await driver.salvage(path, `${path}-other-${step}`);
+      expect(fs.existsSync(`${path}.mended`)).toBe(false);
+      const mended = await driver.open(path);
+      expect(await mended.get(Buffer.from("a"))).toEqual(Buffer.from("1"));
+      await mended.close();
+    }
+  });
+});
