@@ -175,6 +175,8 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
     const link = new ClientLink({ core, output, client: this.client, rights, clock, counters });
     const { session, sessionPresent } = await sessions.connect(request, link);
     const { claim, clientId } = session;
+    // What this client has published before is fanned out before what it publishes now (4.6.0-6).
+    await path.idleOf(clientId);
     if (claim === undefined) return { session, sessionPresent, inbox: createMemoryInbox() };
     try {
       const inbox = await openDurableInbox(path.store, clientId, claim);

@@ -9,7 +9,7 @@
 import type { Clock, CodedError } from "../base/index.ts";
 import { framePayload, type InboundPublish, type StoredFrame } from "../mqtt/index.ts";
 import type { Qos, Retained, Will, WillPublisher } from "../session/index.ts";
-import type { AppendOutcome, AppendRequest, Store, Ttv } from "../store/index.ts";
+import type { AppendOutcome, AppendRequest, Store, Ttv, WriterStamp } from "../store/index.ts";
 import type { Client, Rights } from "./access.ts";
 import type { BrokerCounters } from "./counters.ts";
 import { brokerErrors } from "./errors.ts";
@@ -25,7 +25,7 @@ type Published = Pick<InboundPublish, "topic" | "qos" | "retain" | "version" | "
 /** What has to be written before a publish counts. */
 export type PublishPlan = {
   readonly retained: "put" | "clear" | undefined;
-  readonly append: Pick<AppendRequest, "keep" | "evidence"> | undefined;
+  readonly append: Pick<AppendRequest, "keep" | "evidence" | "writer"> | undefined;
 };
 
 export type RecordDone = (
@@ -129,7 +129,9 @@ export class PublishPath implements WillPublisher {
       keep: append.keep,
       evidence: append.evidence,
     };
-    this.#parts.store.append(request, (error, outcome) => {
+    const { writer } = append;
+    const stamped = writer === undefined ? request : { ...request, writer };
+    this.#parts.store.append(stamped, (error, outcome) => {
       if (outcome?.kind === "stored") message.timeUs = outcome.timeUs;
       done(error, outcome);
     });
@@ -157,16 +159,28 @@ export class PublishPath implements WillPublisher {
     if (queues?.size === 0) this.#queues.delete(clientId);
   }
 
+  /** What earlier connections of this client have published is finished. */
+  async idleOf(clientId: string): Promise<void> {
+    const queues = this.#queues.get(clientId);
+    if (queues !== undefined) await Promise.all([...queues].map((queue) => queue.idle()));
+  }
+
   /** Everything taken from clients so far is finished. */
   async idle(): Promise<void> {
     const queues = [...this.#queues.values()].flatMap((set) => [...set]);
     await Promise.all(queues.map((queue) => queue.idle()));
   }
 
-  async publishWill(will: Will, clientId: string, user: string | undefined): Promise<void> {
+  async publishWill(
+    will: Will,
+    clientId: string,
+    user: string | undefined,
+    stamp: WriterStamp | undefined,
+  ): Promise<void> {
     const { counters, log, store } = this.#parts;
-    const before = this.#queues.get(clientId);
-    if (before !== undefined) await Promise.all([...before].map((queue) => queue.idle()));
+    await this.idleOf(clientId);
+    // By a process that ended before it could note that. The log has the retained write before it.
+    if (stamp !== undefined && store.writerResult(stamp, clientId) !== undefined) return;
     const { topic, qos, retain } = will;
     if (!this.mayPublish({ clientId, user }, topic)) {
       counters.willsDenied++;
@@ -176,7 +190,7 @@ export class PublishPath implements WillPublisher {
     const { version, frame, expiryOffset } = will;
     const message = this.messageOf(will, { bytes: frame, version, expiryOffset }, clientId);
     const isEmpty = framePayload({ ...will, bytes: will.frame }).length === 0;
-    const plan = this.planOf({ topic, qos, retain }, isEmpty, undefined);
+    const plan = this.#willPlan(this.planOf({ topic, qos, retain }, isEmpty, undefined), stamp);
     if (plan === undefined) {
       this.deliver(this.match(topic), message, false);
       return;
@@ -193,6 +207,20 @@ export class PublishPath implements WillPublisher {
         resolve();
       });
     });
+  }
+
+  /**
+   * The stamp is written also where nothing else has to be: a will that went to who was connected
+   * does not go out again after a crash. Not while the store refuses: such a will needs no store.
+   */
+  #willPlan(
+    plan: PublishPlan | undefined,
+    stamp: WriterStamp | undefined,
+  ): PublishPlan | undefined {
+    if (stamp === undefined) return plan;
+    if (plan === undefined && this.#parts.store.refusal !== undefined) return undefined;
+    const append = { keep: false, evidence: undefined, ...plan?.append, writer: stamp };
+    return { retained: plan?.retained, append };
   }
 
   count(plan: PublishPlan): void {

@@ -80,9 +80,11 @@ export function storeSettings(settings: Settings, paths: DataPaths): StoreSettin
   };
 }
 
-export function sessionSettings({ mqtt }: Settings): SessionSettings {
+export function sessionSettings({ mqtt, sessions }: Settings): SessionSettings {
   return {
     ...sessionSettingsDefault,
+    takeoverWaitMs: sessions.takeoverWaitMs,
+    backlogMax: sessions.backlogMax,
     inflightMax: mqtt.inflightMax,
     inflightBytesMax: mqtt.inflightBytesMax,
     subscriptionsMax: mqtt.subscriptionsMax,

@@ -5,7 +5,7 @@
 // (cursor, in-flight records and subscriptions in the store). The broker does not care which.
 
 import type { CodedError } from "../base/index.ts";
-import type { PublisherClaim, Ttv } from "../store/index.ts";
+import type { PublisherClaim, Ttv, WriterStamp } from "../store/index.ts";
 
 export type Qos = 0 | 1 | 2;
 
@@ -66,9 +66,16 @@ export interface WillPublisher {
   /**
    * Runs the whole publish path (rights, retained, store, fan-out). Resolves when durable. A
    * rejection of kind `invalid` drops the will for good; after any other it is tried again. Called
-   * before `connect` resolves too: it must not wait for that connection.
+   * before `connect` resolves too: it must not wait for that connection. With a `stamp` the will is
+   * appended under it, whether somebody durable wants it or not; nothing is done when that was done
+   * before.
    */
-  publishWill(will: Will, clientId: string, user: string | undefined): Promise<void>;
+  publishWill(
+    will: Will,
+    clientId: string,
+    user: string | undefined,
+    stamp: WriterStamp | undefined,
+  ): Promise<void>;
 }
 
 // ---------------------------------------------------------------- values

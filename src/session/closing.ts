@@ -193,6 +193,7 @@ export class Closing {
       let settle: ReturnType<DurableSession["collectExact"]>["settle"] | undefined;
       this.#writer(session.clientId).submit({
         build: () => {
+          if (session.abandoned) return undefined;
           const exact = session.collectExact();
           settle = exact.settle;
           return guarded(session.keys, session.epoch, [...exact.writes, ...more()]);

@@ -71,6 +71,12 @@ export class DurableSubscriptions {
     return this.#current.values();
   }
 
+  /** What messages are read with: in effect, or asked for. */
+  *read(): Iterable<SubscriptionRecord> {
+    yield* this.#wanted.values();
+    for (const [filter, record] of this.#current) if (!this.#wanted.has(filter)) yield record;
+  }
+
   subscribe(subscriptions: readonly Subscription[]): Promise<readonly SubscribeResult[]> {
     const tail = this.#options.store.tail();
     const changes: Change[] = [];

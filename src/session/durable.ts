@@ -16,6 +16,7 @@ import type {
   MissedReport,
   PublisherClaim,
   Subscriber,
+  SubscriberFilter,
   SubscriberPort,
   Ttv,
 } from "../store/index.ts";
@@ -28,15 +29,14 @@ import type {
   Subscription,
   Will,
 } from "./api.ts";
+import { BacklogTrim } from "./backlog-trim.ts";
 import type { Checkpointed, Checkpointer } from "./checkpointer.ts";
 import type { SessionContext } from "./context.ts";
 import { type Choice, chooseDelivery, chooseRetained, isExpired } from "./core/choose.ts";
 import { type CollectedChanges, entryOf } from "./core/in-flight.ts";
-import { Outbound } from "./core/outbound.ts";
+import type { Outbound } from "./core/outbound.ts";
 import {
-  encodeCursor,
-  encodeIds,
-  encodeInFlight,
+  type ClaimRecord,
   encodeJob,
   type IdsRecord,
   type SubscriptionRecord,
@@ -45,9 +45,11 @@ import type { Reservation } from "./core/reservation.ts";
 import { DurableSubscriptions } from "./durable-subscriptions.ts";
 import { sessionErrors } from "./errors.ts";
 import type { SessionKeys } from "./keys.ts";
-import { type CollectedJobs, RetainedJobs } from "./retained-jobs.ts";
+import { Resends } from "./resends.ts";
+import type { CollectedJobs, RetainedJobs } from "./retained-jobs.ts";
+import { createJobs, createOutbound } from "./sending.ts";
 import type { BuiltWrites } from "./state-writer.ts";
-import { deleteKey, guarded, type StoredSession } from "./stored-session.ts";
+import { changeWrites, guarded, type StoredSession } from "./stored-session.ts";
 
 /** What a claim has made of the stored session. */
 export type ClaimedSession = {
@@ -58,8 +60,6 @@ export type ClaimedSession = {
   readonly reservation: Reservation;
 };
 
-/** Bodies read at a time for resends: enough to fill a window without holding much. */
-const bodiesMax = 64;
 const serverTakenOver = 0x8e;
 
 export type DetachDurable = (session: DurableSession, cause: DetachCause) => Promise<void>;
@@ -82,22 +82,26 @@ export class DurableSession
   readonly #link: SessionLink;
   readonly #reservation: Reservation;
   readonly #outbound: Outbound;
+  readonly #resends: Resends;
   readonly #jobs: RetainedJobs;
   readonly #subscriptions: DurableSubscriptions;
   readonly #cursor: Map<number, number>;
   /** Records above the stored cursor, as "shard:time": dispatched already. */
   readonly #recovered = new Set<string>();
   #subscriber: Subscriber<Subscription> | undefined;
+  #dropped: number;
+  #trim: BacklogTrim | undefined;
+  #mayTrim: boolean;
   #cursorChanged = false;
   #opened = false;
   #stopped = false;
+  #abandoned = false;
   #liveWaits = false;
   #turn: "live" | "retained" = "live";
   #offering = false;
   #pumping = false;
   #pumpAgain = false;
   #pumpScheduled = false;
-  #reading = false;
 
   constructor(
     context: SessionContext,
@@ -117,9 +121,25 @@ export class DurableSession
     this.claim = { incarnation: stored.incarnation, ownerEpoch: stored.epoch };
     this.#checkpointer = context.checkpointer(context.store.state(this.clientId));
     this.#cursor = new Map(stored.cursor);
+    this.#dropped = stored.dropped;
+    this.#mayTrim = context.settings.backlogMax < Number.POSITIVE_INFINITY;
     this.#reservation = claimed.reservation;
-    this.#outbound = this.#createOutbound();
-    this.#jobs = this.#createJobs();
+    const host = {
+      link,
+      durable: true,
+      isStopped: () => this.#stopped,
+      changed: (urgent: boolean) => this.#changed(urgent),
+    };
+    this.#outbound = createOutbound(context, host, this.#reservation);
+    const ready = (): void => this.#pump();
+    this.#resends = new Resends(context, {
+      ...{ clientId: this.clientId, outbound: this.#outbound, ready },
+    });
+    this.#jobs = createJobs(context, host, {
+      subscription: (filter) => this.#subscriptions.get(filter),
+      send: (message, subscription, dup) => this.#retained(message, subscription, dup),
+      ready,
+    });
     this.#subscriptions = this.#createSubscriptions();
     this.#restore();
   }
@@ -130,6 +150,20 @@ export class DurableSession
 
   get keys(): SessionKeys {
     return this.#stored.keys;
+  }
+
+  /** As it stands in the store, the incarnation spelled out. */
+  get claimRecord(): ClaimRecord {
+    return { ...this.#stored.claim, incarnation: this.#stored.incarnation };
+  }
+
+  /** Its last state is not waited for any more and must not be written. */
+  get abandoned(): boolean {
+    return this.#abandoned;
+  }
+
+  abandon(): void {
+    this.#abandoned = true;
   }
 
   // -------------------------------------------------------------- the connection's calls
@@ -185,6 +219,7 @@ export class DurableSession
     this.#stopped = true;
     this.#adoptPositions();
     this.#subscriber?.close();
+    this.#trim?.close();
     this.#jobs.stop();
     this.#checkpointer.forget(this);
     this.#context.live.removeAll(this);
@@ -242,6 +277,7 @@ export class DurableSession
 
   missed(report: MissedReport): void {
     this.#context.counters.missed += report.count;
+    this.#lost(report.count);
     this.#context.logger.warn("session.messages_missed", { clientId: this.clientId, ...report });
   }
 
@@ -286,58 +322,6 @@ export class DurableSession
   }
 
   // -------------------------------------------------------------- making the parts
-
-  #createOutbound(): Outbound {
-    const { settings, counters } = this.#context;
-    const link = this.#link;
-    const reservation = this.#reservation;
-    return new Outbound({
-      outlet: {
-        publish: (message, delivery) => (this.#stopped ? "full" : link.publish(message, delivery)),
-        pubrel: (packetId, reasonCode) => {
-          if (!this.#stopped) link.pubrel(packetId, reasonCode);
-        },
-        changed: (urgent) => this.#changed(urgent),
-        count: (event) => {
-          counters[event]++;
-        },
-      },
-      ids: {
-        take: (inUse) => reservation.takeId(inUse),
-        get next() {
-          return reservation.ids.next;
-        },
-        rewind: (position) => reservation.ids.rewind(position),
-      },
-      countMax: Math.min(settings.inflightMax, link.receiveMaximum),
-      bytesMax: settings.inflightBytesMax,
-      durable: true,
-    });
-  }
-
-  #createJobs(): RetainedJobs {
-    const { retained, settings, clock, counters, logger } = this.#context;
-    return new RetainedJobs({
-      retained,
-      logger,
-      pageMax: settings.retainedPageMax,
-      liveTopicsMax: settings.liveTopicsMax,
-      durable: true,
-      nowUs: () => clock.wallUs(),
-      retry: (task) => {
-        clock.schedule(settings.retryDelayMs, task);
-      },
-      host: {
-        subscription: (filter) => this.#subscriptions.get(filter),
-        sendRetained: (message, subscription, dup) => this.#retained(message, subscription, dup),
-        ready: () => this.#pump(),
-        changed: (urgent) => this.#changed(urgent),
-        countLiveTopicsFull: () => {
-          counters.liveTopicsFull++;
-        },
-      },
-    });
-  }
 
   #createSubscriptions(): DurableSubscriptions {
     const { store, settings, counters, live } = this.#context;
@@ -479,10 +463,15 @@ export class DurableSession
   #pumpOnce(): void {
     this.#outbound.pump(this.#context.clock.wallUs());
     if (this.#outbound.resuming) {
-      this.#readBodies();
+      this.#resends.read();
       return;
     }
+    if (this.#trim !== undefined) return;
     if (this.#subscriber === undefined) {
+      if (this.#mayTrim) {
+        this.#startTrim();
+        return;
+      }
       this.#subscriber = this.#startLive();
       this.#liveWaits = true;
     }
@@ -508,38 +497,52 @@ export class DurableSession
   }
 
   #startLive(): Subscriber<Subscription> {
-    const filters = [...this.#subscriptions.current()].map(({ subscription, start }) => ({
+    const filters = this.#filters();
+    return this.#context.store.subscribe({ filters, positions: new Map(this.#cursor), port: this });
+  }
+
+  #filters(): SubscriberFilter<Subscription>[] {
+    return [...this.#subscriptions.read()].map(({ subscription, start }) => ({
       filter: subscription.filter,
       start,
       durable: subscription.qos > 0,
       context: subscription,
     }));
-    return this.#context.store.subscribe({ filters, positions: new Map(this.#cursor), port: this });
   }
 
-  #readBodies(): void {
-    if (this.#reading) return;
-    const wanted = this.#outbound.bodiesWanted(bodiesMax);
-    if (wanted.length === 0) return;
-    this.#reading = true;
-    const refs = wanted.flatMap(({ source }) => (source.kind === "log" ? [source.ref] : []));
-    this.#context.store.fetch(refs).then(
-      (bodies) => {
-        this.#reading = false;
-        wanted.forEach((entry, index) => {
-          this.#outbound.provide(entry, bodies[index]);
-        });
-        this.#pump();
-      },
-      (error: unknown) => {
-        const { clock, logger, settings } = this.#context;
-        logger.warn("session.resend_read_failed", { clientId: this.clientId, error });
-        clock.schedule(settings.retryDelayMs, () => {
-          this.#reading = false;
+  /** Before the first delivery of a resumed session: what is above `backlogMax` is passed over. */
+  #startTrim(): void {
+    const { store, settings, clock, counters, logger } = this.#context;
+    this.#mayTrim = false;
+    this.#trim = new BacklogTrim({
+      store,
+      clientId: this.clientId,
+      filters: this.#filters(),
+      positions: new Map(this.#cursor),
+      keepMax: settings.backlogMax,
+      nowUs: () => clock.wallUs(),
+      done: ({ positions, dropped }) => {
+        if (this.#stopped) return;
+        for (const [shard, timeUs] of positions) this.#cursor.set(shard, timeUs);
+        if (dropped > 0) {
+          counters.backlogDropped += dropped;
+          logger.warn("session.backlog_dropped", { clientId: this.clientId, count: dropped });
+          this.#lost(dropped);
+        }
+        // Within a call of its own reader: it is closed behind it.
+        clock.soon(() => {
+          this.#trim?.close();
+          this.#trim = undefined;
           this.#pump();
         });
       },
-    );
+    });
+  }
+
+  #lost(count: number): void {
+    this.#dropped += count;
+    this.#cursorChanged = true;
+    this.#changed(false);
   }
 
   // -------------------------------------------------------------- changes of state
@@ -558,19 +561,8 @@ export class DurableSession
   }
 
   #writes(changes: CollectedChanges, jobs: CollectedJobs, ids: IdsRecord | undefined): MapWrite[] {
-    const { keys } = this.#stored;
-    const writes: MapWrite[] = changes.puts.map(({ entry, record }) => ({
-      key: keys.out(entry.sendNumber),
-      value: encodeInFlight(record),
-    }));
-    writes.push({ key: keys.cursor, value: encodeCursor(this.#cursor) });
-    if (ids !== undefined) writes.push({ key: keys.ids, value: encodeIds(ids) });
-    for (const { filter, record } of jobs) {
-      const value = record === undefined ? undefined : encodeJob(record);
-      writes.push({ key: keys.job(filter), value });
-    }
-    for (const sendNumber of changes.deletes) writes.push(deleteKey(keys.out(sendNumber)));
-    return writes;
+    const cursor = { positions: this.#cursor, dropped: this.#dropped };
+    return changeWrites(this.#stored.keys, { changes, jobs, ids, cursor });
   }
 
   #settle(

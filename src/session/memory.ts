@@ -16,11 +16,12 @@ import type {
 } from "./api.ts";
 import type { SessionContext } from "./context.ts";
 import { type Choice, chooseDelivery, chooseRetained, isExpired } from "./core/choose.ts";
-import { keepMessage, Outbound } from "./core/outbound.ts";
+import { keepMessage, type Outbound } from "./core/outbound.ts";
 import { PacketIds } from "./core/packet-ids.ts";
 import type { InFlightSource } from "./core/records.ts";
 import { asksRetained } from "./durable-subscriptions.ts";
-import { RetainedJobs } from "./retained-jobs.ts";
+import type { RetainedJobs } from "./retained-jobs.ts";
+import { createJobs, createOutbound } from "./sending.ts";
 
 export type DetachMemory = (session: MemorySession, cause: DetachCause) => Promise<void>;
 
@@ -65,8 +66,18 @@ export class MemorySession implements Session, LiveTarget {
     this.will = client.will;
     this.#link = link;
     this.#detach = detach;
-    this.#outbound = this.#createOutbound();
-    this.#jobs = this.#createJobs();
+    const host = {
+      link,
+      durable: false,
+      isStopped: () => this.#stopped,
+      changed: () => undefined,
+    };
+    this.#outbound = createOutbound(context, host, new PacketIds());
+    this.#jobs = createJobs(context, host, {
+      subscription: (filter) => this.#subscriptions.get(filter),
+      send: (message, subscription) => this.#retained(message, subscription),
+      ready: () => this.#pump(),
+    });
   }
 
   /** Nothing is owed from before; messages need subscriptions, which come later. */
@@ -231,50 +242,5 @@ export class MemorySession implements Session, LiveTarget {
     }
     this.#waitingBytes -= message.frame.length;
     return true;
-  }
-
-  #createOutbound(): Outbound {
-    const { settings, counters } = this.#context;
-    const link = this.#link;
-    return new Outbound({
-      outlet: {
-        publish: (message, delivery) => (this.#stopped ? "full" : link.publish(message, delivery)),
-        pubrel: (packetId, reasonCode) => {
-          if (!this.#stopped) link.pubrel(packetId, reasonCode);
-        },
-        changed: () => undefined,
-        count: (event) => {
-          counters[event]++;
-        },
-      },
-      ids: new PacketIds(),
-      countMax: Math.min(settings.inflightMax, link.receiveMaximum),
-      bytesMax: settings.inflightBytesMax,
-      durable: false,
-    });
-  }
-
-  #createJobs(): RetainedJobs {
-    const { retained, settings, clock, counters, logger } = this.#context;
-    return new RetainedJobs({
-      retained,
-      logger,
-      pageMax: settings.retainedPageMax,
-      liveTopicsMax: settings.liveTopicsMax,
-      durable: false,
-      nowUs: () => clock.wallUs(),
-      retry: (task) => {
-        clock.schedule(settings.retryDelayMs, task);
-      },
-      host: {
-        subscription: (filter) => this.#subscriptions.get(filter),
-        sendRetained: (message, subscription) => this.#retained(message, subscription),
-        ready: () => this.#pump(),
-        changed: () => undefined,
-        countLiveTopicsFull: () => {
-          counters.liveTopicsFull++;
-        },
-      },
-    });
   }
 }

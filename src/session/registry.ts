@@ -4,7 +4,7 @@
 // Takeover: the old session stops, its state is committed under its epoch, the claim is made (a new
 // epoch), and only then is the old connection ended. A connection that is refused changes nothing.
 
-import { type Clock, isCodedError, type Logger } from "../base/index.ts";
+import { type Cancel, type Clock, isCodedError, type Logger } from "../base/index.ts";
 import type { MapShard, MapWrite, Store } from "../store/index.ts";
 import type {
   ConnectOutcome,
@@ -40,7 +40,9 @@ import { createSessionCounters, type SessionCounters, type SessionSettings } fro
 import { StateWriter } from "./state-writer.ts";
 import {
   deleteKey,
+  eachEntry,
   eraseStoredSession,
+  guarded,
   readStoredSession,
   type StoredSession,
 } from "./stored-session.ts";
@@ -65,8 +67,6 @@ type Attached = DurableSession | MemorySession;
 type Before = { readonly active: Attached | undefined; readonly stored: StoredSession | undefined };
 
 const sessionTakenOver = 0x8e;
-/** Large enough that a page's overhead does not count, small enough to keep nothing. */
-const loadPageMax = 2000;
 
 export class SessionRegistry implements Sessions {
   readonly retained: Retained;
@@ -135,7 +135,7 @@ export class SessionRegistry implements Sessions {
 
   async #loadShard(shard: MapShard): Promise<void> {
     const { interest } = this.#context.store;
-    await eachEntry(shard, subscriptionPrefix, (key, value) => {
+    await eachEntry(shard, subscriptionPrefix, ({ key, value }) => {
       try {
         const { subscription, start } = decodeSubscription(value);
         if (subscription.qos > 0) interest.add(subscription.filter, start);
@@ -210,12 +210,26 @@ export class SessionRegistry implements Sessions {
   ): Promise<ConnectOutcome> {
     active.stop();
     this.#phase("takeover.stopped");
-    if (active.durable) await this.#closing.commit(active);
+    if (active.durable) await this.#lastCommit(active);
     this.#phase("takeover.committed");
     const shard = this.#context.store.state(request.clientId);
     const stored = active.durable ? await readStoredSession(shard, request.clientId) : undefined;
     this.counters.sessionsTakenOver++;
     return this.#attach(request, link, { active, stored });
+  }
+
+  /** Without the answer of the old owner the claim goes ahead, and what it writes later is refused. */
+  async #lastCommit(active: DurableSession): Promise<void> {
+    const { clock, settings, logger } = this.#context;
+    const commit = this.#closing.commit(active);
+    if (await settlesWithin(clock, settings.takeoverWaitMs, commit)) return;
+    this.counters.takeoversUnanswered++;
+    const { clientId, keys, epoch } = active;
+    logger.warn("session.takeover_unanswered", { clientId });
+    active.abandon();
+    commit.catch(() => undefined); // refused by the fence, as it should be
+    const value = encodeClaim(active.claimRecord);
+    await this.#writer(clientId).write(() => guarded(keys, epoch, [{ key: keys.claim, value }]));
   }
 
   /** Makes the new session; then the old connection ends and the old will goes its way. */
@@ -264,7 +278,7 @@ export class SessionRegistry implements Sessions {
     const reservation = this.#createReservation(link, undefined);
     const ids = reservation.renewal(this.#horizon(), cursor);
     const writes: MapWrite[] = [
-      { key: keys.cursor, value: encodeCursor(cursor) },
+      { key: keys.cursor, value: encodeCursor({ positions: cursor, dropped: 0 }) },
       { key: keys.ids, value: encodeIds(ids) },
       ...this.#ownerWrites(request),
       { key: keys.claim, value: encodeClaim(claim) },
@@ -282,6 +296,7 @@ export class SessionRegistry implements Sessions {
       closed: undefined,
       will: undefined,
       cursor,
+      dropped: 0,
       ids: undefined,
       subscriptions: [],
       inFlight: [],
@@ -452,24 +467,21 @@ function continues(request: ConnectRequest, { active, stored }: Before): boolean
   return expiryS !== 0;
 }
 
+/** False: it did not settle in time, and goes on. Rejects as the work does. */
+async function settlesWithin(clock: Clock, waitMs: number, work: Promise<void>): Promise<boolean> {
+  let cancel: Cancel | undefined;
+  const late = new Promise<boolean>((resolve) => {
+    cancel = clock.schedule(waitMs, () => resolve(false));
+  });
+  try {
+    return await Promise.race([work.then(() => true), late]);
+  } finally {
+    cancel?.();
+  }
+}
+
 function unstoredWill(session: Attached | undefined): MarkedWill | undefined {
   if (session === undefined || session.durable || session.will === undefined) return undefined;
   const { clientId, user, will } = session;
-  return { key: undefined, record: { clientId, user, will } };
-}
-
-/** Reads page by page and keeps nothing: what lies in the store may be much. */
-async function eachEntry(
-  shard: MapShard,
-  prefix: string,
-  visit: (key: string, value: Buffer) => void,
-): Promise<void> {
-  let from: { afterKey?: string } = {};
-  for (;;) {
-    const page = await shard.list(prefix, { ...from, countMax: loadPageMax });
-    for (const entry of page) visit(entry.key, entry.value);
-    const last = page[page.length - 1];
-    if (page.length < loadPageMax || last === undefined) return;
-    from = { afterKey: last.key };
-  }
+  return { key: undefined, record: { clientId, user, will, writerEpoch: 0 }, attempts: 0 };
 }

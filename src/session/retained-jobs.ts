@@ -7,12 +7,13 @@
 // an end without notice the right ones carry DUP. What was put after the SUBSCRIBE comes as a live
 // message and is skipped here, as is a topic that was sent live while the job runs.
 
-import type { Logger } from "../base/index.ts";
+import { type CodedError, isCodedError, type Logger } from "../base/index.ts";
 import type { Positions, Ttv } from "../store/index.ts";
 import type { Subscription } from "./api.ts";
 import { isExpired } from "./core/choose.ts";
 import { type JobRecord, neverUs } from "./core/records.ts";
 import type { RetainedEntry, RetainedStore } from "./retained.ts";
+import type { SessionCounters } from "./settings.ts";
 
 /** Retained messages held in memory for one session, about; one is read whatever its size. */
 const pageBytesMax = 1024 * 1024;
@@ -27,13 +28,13 @@ export interface JobHost {
   ready(): void;
   /** Records of jobs have changed. `urgent`: sending waits for them. */
   changed(urgent: boolean): void;
-  countLiveTopicsFull(): void;
 }
 
 export type JobOptions = {
   readonly retained: RetainedStore;
   readonly host: JobHost;
   readonly logger: Logger;
+  readonly counters: SessionCounters;
   readonly pageMax: number;
   readonly liveTopicsMax: number;
   readonly durable: boolean;
@@ -59,6 +60,8 @@ type Job = {
   next: string | undefined;
   /** Entries to read at a time, by the size of those read before. */
   pageCount: number;
+  /** Damage lies ahead: entries are read one at a time up to it. */
+  isCareful: boolean;
   state: "start" | "reading" | "sending" | "done";
 };
 
@@ -143,7 +146,7 @@ export class RetainedJobs {
   noteLive(topic: string): void {
     if (this.#jobs.size === 0) return;
     if (this.#liveTopics.size < this.#options.liveTopicsMax) this.#liveTopics.add(topic);
-    else if (!this.#liveTopics.has(topic)) this.#options.host.countLiveTopicsFull();
+    else if (!this.#liveTopics.has(topic)) this.#options.counters.liveTopicsFull++;
   }
 
   /** Sends at most one message. False: nothing could be sent now. */
@@ -172,7 +175,8 @@ export class RetainedJobs {
     if (job.page.length > 0) return;
     job.state = "reading";
     const { retained, pageMax } = this.#options;
-    retained.readPage(job.filter, job.after, Math.min(pageMax, job.pageCount)).then(
+    const countMax = job.isCareful ? 1 : Math.min(pageMax, job.pageCount);
+    retained.readPage(job.filter, job.after, countMax).then(
       (page) => {
         if (this.#stopped || this.#jobs.get(job.filter) !== job) return;
         job.page = [...page.entries];
@@ -180,14 +184,44 @@ export class RetainedJobs {
         job.pageCount = pageCountAfter(job.page, job.pageCount);
         this.#pageRead(job);
       },
-      (error: unknown) => {
-        this.#options.logger.warn("session.retained_read_failed", { filter: job.filter, error });
-        this.#options.retry(() => {
-          job.state = "start";
-          this.advance();
-        });
-      },
+      (error: unknown) => this.#readFailed(job, error),
     );
+  }
+
+  #readFailed(job: Job, error: unknown): void {
+    const { filter, after } = job;
+    if (isCodedError(error) && error.kind === "corrupt") {
+      this.#passDamage(job, error);
+      return;
+    }
+    this.#options.logger.warn("session.retained_read_failed", { filter, error });
+    this.#options.retry(() => {
+      if (this.#jobs.get(filter) !== job) return;
+      job.state = "start";
+      job.after = after;
+      this.advance();
+    });
+  }
+
+  /**
+   * Damage does not heal: what stands before it in key order is read one by one, the rest of its
+   * state shard is given up, and the others go on.
+   */
+  #passDamage(job: Job, error: CodedError): void {
+    if (this.#stopped || this.#jobs.get(job.filter) !== job) return;
+    job.state = "start";
+    if (!job.isCareful) {
+      job.isCareful = true;
+      this.advance();
+      return;
+    }
+    const { retained, counters, logger } = this.#options;
+    const { filter, after } = job;
+    counters.retainedShardsSkipped++;
+    logger.error("session.retained_skipped", { filter, after, error });
+    job.next = retained.positionPastShard(filter, after);
+    job.isCareful = false;
+    this.#pageDone(job);
   }
 
   collect(): CollectedJobs {
@@ -307,6 +341,7 @@ function newJob(filter: string, start: Positions): Job {
     pageBound: false,
     next: undefined,
     pageCount: firstPageCount,
+    isCareful: false,
     state: "start",
   };
 }

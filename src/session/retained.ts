@@ -92,6 +92,13 @@ export class RetainedStore implements Retained {
     return { entries, next: isLast ? undefined : `${index + 1}` };
   }
 
+  /** Where the next state shard begins; undefined behind the last. */
+  positionPastShard(filter: string, after: string | undefined): string | undefined {
+    if (!hasWildcard(filter)) return undefined;
+    const next = parsePosition(after).index + 1;
+    return next < this.#store.stateShards.length ? `${next}` : undefined;
+  }
+
   async #readOne(topic: string, after: string | undefined): Promise<RetainedPage> {
     if (after !== undefined) return { entries: [], next: undefined };
     const shard = this.#store.state(topic);

@@ -9,6 +9,10 @@ export type SessionSettings = {
   readonly inflightBytesMax: number;
   /** Filters of one client: each costs memory while the client is away. */
   readonly subscriptionsMax: number;
+  /** A takeover waits so long for the last write of the old connection. */
+  readonly takeoverWaitMs: number;
+  /** Messages that wait for an absent client: the newest are kept at its return. */
+  readonly backlogMax: number;
   /** How long after a start absent clients' wills and expiries that fell due do not count. */
   readonly restartGraceMs: number;
   /** A changed session is written this long after its change when little else is. */
@@ -37,6 +41,8 @@ export const sessionSettingsDefault: SessionSettings = {
   inflightMax: 1000,
   inflightBytesMax: 1024 * 1024,
   subscriptionsMax: 1000,
+  takeoverWaitMs: 2000,
+  backlogMax: Number.POSITIVE_INFINITY,
   restartGraceMs: 30_000,
   checkpointDelayMs: 50,
   checkpointDelayMsMax: 1000,
@@ -56,6 +62,7 @@ export function createSessionCounters() {
     sessionsCreated: "durable sessions created",
     sessionsResumed: "durable sessions resumed",
     sessionsTakenOver: "connections ended because their client id connected again",
+    takeoversUnanswered: "takeovers that went on without the last write of the old connection",
     sessionsExpired: "durable sessions removed because their expiry passed",
     sessionsRemoved: "durable sessions removed, for whatever reason",
     usersRefused: "connections refused because the client id belongs to another user",
@@ -66,9 +73,11 @@ export function createSessionCounters() {
     qos0Dropped: "QoS 0 messages dropped at a full connection",
     bodyGone: "in-flight messages whose body had been removed before the resend",
     missed: "messages that retention or damage removed before a session got them",
+    backlogDropped: "messages dropped by backlogMax when their client came back",
     memoryQueueFull: "expiry-0 sessions ended because their queue was full",
     subscriptionsRefused: "subscriptions refused by subscriptionsMax",
     liveTopicsFull: "topics not remembered as sent live during a retained job",
+    retainedShardsSkipped: "state shards whose retained messages a job passed over for damage",
     checkpointWrites: "writes made for session state",
     checkpointKeys: "keys written by checkpoints of sessions",
     writesFailed: "writes of session state that failed and are tried again",
@@ -76,6 +85,7 @@ export function createSessionCounters() {
     sessionsFenced: "sessions ended because another owner had claimed them",
     willsPublished: "wills published",
     willsFailed: "wills that could not be published and are tried again",
+    willWritersLeft: "writers of published wills that could not be closed",
     willsDropped: "wills that the publish path refused for good",
   });
 }

@@ -4,11 +4,13 @@
 // as being removed before the first of them goes, so that a crash in between is finished later and
 // never leaves half a session.
 
-import type { MapEntry, MapShard, MapWrite, Store } from "../store/index.ts";
+import type { MapEntry, MapShard, MapWrite, Positions, Store } from "../store/index.ts";
 import type { Will } from "./api.ts";
+import type { CollectedChanges } from "./core/in-flight.ts";
 import {
   type ClaimRecord,
   type ClosedRecord,
+  type CursorRecord,
   decodeClaim,
   decodeClosed,
   decodeCursor,
@@ -19,13 +21,18 @@ import {
   decodeWill,
   encodeClaim,
   encodeClosed,
+  encodeCursor,
   encodeDue,
+  encodeIds,
+  encodeInFlight,
+  encodeJob,
   type IdsRecord,
   type InFlightRecord,
   type JobRecord,
   type SubscriptionRecord,
 } from "./core/records.ts";
 import { type SessionKeys, sendNumberOfKey, sessionKeys } from "./keys.ts";
+import type { CollectedJobs } from "./retained-jobs.ts";
 import type { BuiltWrites, StateWriter } from "./state-writer.ts";
 
 export type StoredSession = {
@@ -36,7 +43,9 @@ export type StoredSession = {
   readonly incarnation: number;
   readonly closed: ClosedRecord | undefined;
   readonly will: Will | undefined;
-  readonly cursor: Map<number, number>;
+  readonly cursor: Positions;
+  /** Messages that were lost to it. */
+  readonly dropped: number;
   readonly ids: IdsRecord | undefined;
   readonly subscriptions: readonly SubscriptionRecord[];
   /** In send order. */
@@ -65,6 +74,33 @@ export async function listAll(shard: MapShard, prefix: string): Promise<MapEntry
   }
 }
 
+/** Visits page by page and keeps nothing: what lies in the store may be much. */
+export async function eachEntry(
+  shard: MapShard,
+  prefix: string,
+  visit: (entry: MapEntry) => void | Promise<void>,
+): Promise<void> {
+  let from: { afterKey?: string } = {};
+  for (;;) {
+    const page = await shard.list(prefix, { ...from, countMax: pageMax });
+    for (const entry of page) {
+      const waiting = visit(entry);
+      if (waiting !== undefined) await waiting;
+    }
+    const last = page.at(-1);
+    if (last === undefined || page.length < pageMax) return;
+    from = { afterKey: last.key };
+  }
+}
+
+/** What has changed of an attached session. */
+export type ChangedState = {
+  readonly changes: CollectedChanges;
+  readonly jobs: CollectedJobs;
+  readonly ids: IdsRecord | undefined;
+  readonly cursor: CursorRecord;
+};
+
 /** Undefined when there is no durable session of this client. */
 export async function readStoredSession(
   shard: MapShard,
@@ -83,6 +119,7 @@ export async function readStoredSession(
     const entry = byKey.get(key);
     return entry === undefined ? undefined : decode(entry.value);
   };
+  const cursor = read(keys.cursor, decodeCursor);
   const under = (prefix: string) => entries.filter((entry) => entry.key.startsWith(prefix));
   return {
     keys,
@@ -91,7 +128,8 @@ export async function readStoredSession(
     incarnation: claim.incarnation === 0 ? claimEntry.timeUs : claim.incarnation,
     closed: read(keys.closed, decodeClosed),
     will: read(keys.will, decodeWill),
-    cursor: read(keys.cursor, decodeCursor) ?? new Map(),
+    cursor: cursor?.positions ?? new Map(),
+    dropped: cursor?.dropped ?? 0,
     ids: read(keys.ids, decodeIds),
     subscriptions: subEntries.map((entry) => decodeSubscription(entry.value)),
     inFlight: under(keys.outPrefix).map((entry) => ({
@@ -190,6 +228,23 @@ async function markRemoving(writer: StateWriter, session: StoredSession): Promis
     );
     return guarded(keys, session.epoch, writes);
   });
+}
+
+/** Puts of in-flight records first and deletes last: such a write may be cut off anywhere. */
+export function changeWrites(keys: SessionKeys, changed: ChangedState): MapWrite[] {
+  const { changes, jobs, ids, cursor } = changed;
+  const writes: MapWrite[] = changes.puts.map(({ entry, record }) => ({
+    key: keys.out(entry.sendNumber),
+    value: encodeInFlight(record),
+  }));
+  writes.push({ key: keys.cursor, value: encodeCursor(cursor) });
+  if (ids !== undefined) writes.push({ key: keys.ids, value: encodeIds(ids) });
+  for (const { filter, record } of jobs) {
+    const value = record === undefined ? undefined : encodeJob(record);
+    writes.push({ key: keys.job(filter), value });
+  }
+  for (const sendNumber of changes.deletes) writes.push(deleteKey(keys.out(sendNumber)));
+  return writes;
 }
 
 export function deleteKey(key: string): MapWrite {

@@ -11,7 +11,8 @@ import type { Closing } from "./closing.ts";
 import type { SessionContext } from "./context.ts";
 import { decodeDue, decodeLive, type LiveRecord, neverUs } from "./core/records.ts";
 import { dueOfKey, duePrefix, livePrefix, numberLevel } from "./keys.ts";
-import { deleteKey, listAll, readStoredSession } from "./stored-session.ts";
+import { Lanes } from "./lanes.ts";
+import { deleteKey, eachEntry, readStoredSession } from "./stored-session.ts";
 import type { Timeline } from "./timeline.ts";
 import type { Turnstile } from "./turnstile.ts";
 import type { WillFirer } from "./wills.ts";
@@ -29,6 +30,8 @@ type Armed = { cancel: Cancel | undefined; dueUs: number; sweeping: boolean; aga
 
 /** A real timer waits at most this long, so that what it computes stays exact. */
 const timerMsMax = 2 ** 31 - 1;
+/** Deadlines read at a time. */
+const duePageMax = 256;
 
 export class SessionTimers {
   readonly #options: TimerOptions;
@@ -102,24 +105,39 @@ export class SessionTimers {
   }
 
   async #sweepAll(shard: MapShard, armed: Armed): Promise<void> {
-    const { settings } = this.#options.context;
     while (armed.again && !this.#stopped) {
       armed.again = false;
-      const entries = await shard.list(duePrefix, {
-        ...this.#listFrom(),
-        countMax: settings.timerJobsMax,
-      });
-      const nowUs = this.#options.timeline.nowUs();
-      const due = entries.filter((entry) => dueOfKey(entry.key) <= nowUs);
-      const outcomes = await Promise.all(due.map((entry) => this.#settle(shard, entry)));
-      // One that failed is still there: it is tried again later, the others go on.
-      const failed = outcomes.includes(false);
-      const later = entries.find((entry) => dueOfKey(entry.key) > nowUs);
-      if (failed) this.#armAt(shard, nowUs + settings.retryDelayMsMax * 1000);
-      else if (due.length > 0) armed.again = true;
-      else if (later !== undefined) this.#armUnlessNever(shard, dueOfKey(later.key));
+      await this.#sweepOnce(shard);
     }
     armed.sweeping = false;
+  }
+
+  /** Page by page over what is due: one that fails or takes long keeps no other from its turn. */
+  async #sweepOnce(shard: MapShard): Promise<void> {
+    const { settings } = this.#options.context;
+    const nowUs = this.#options.timeline.nowUs();
+    const lanes = new Lanes(settings.timerJobsMax);
+    let failed = false;
+    let from = this.#listFrom();
+    for (;;) {
+      const page = await shard.list(duePrefix, { ...from, countMax: duePageMax });
+      for (const entry of page) {
+        if (this.#stopped) return;
+        const dueUs = dueOfKey(entry.key);
+        if (dueUs > nowUs) {
+          this.#armUnlessNever(shard, dueUs);
+          break;
+        }
+        await lanes.run(async () => {
+          if (!(await this.#settle(shard, entry))) failed = true;
+        });
+      }
+      const last = page.at(-1);
+      if (last === undefined || page.length < duePageMax || dueOfKey(last.key) > nowUs) break;
+      from = { afterKey: last.key };
+    }
+    await lanes.idle();
+    if (failed) this.#armAt(shard, nowUs + settings.retryDelayMsMax * 1000);
   }
 
   /** During the grace what fell due before the start is passed over. */
@@ -171,43 +189,46 @@ export class SessionTimers {
   }
 
   #endGrace(): void {
-    const { context, wills } = this.#options;
     if (this.#stopped) return;
-    const logFailure = (error: unknown): void => {
+    const { context, wills } = this.#options;
+    for (const shard of context.store.stateShards) this.#sweep(shard);
+    Promise.all([wills.firePending(), this.#settleLost()]).catch((error: unknown) => {
       context.logger.warn("session.grace_failed", { error });
       if (this.#stopped) return;
-      this.#graceTimer = context.clock.schedule(context.settings.retryDelayMsMax, () =>
-        this.#endGrace(),
-      );
-    };
-    wills.firePending().catch(logFailure);
-    this.#settleLost().catch(logFailure);
-    for (const shard of context.store.stateShards) this.#sweep(shard);
+      const retryMs = context.settings.retryDelayMsMax;
+      this.#graceTimer = context.clock.schedule(retryMs, () => this.#endGrace());
+    });
   }
 
   /** Connections of an earlier process whose clients have not come back. */
   async #settleLost(): Promise<void> {
-    const { context, timeline } = this.#options;
+    const { context } = this.#options;
+    const lanes = new Lanes(context.settings.timerJobsMax);
+    let failure: unknown;
     for (const shard of context.store.stateShards) {
-      const lost = (await listAll(shard, livePrefix))
-        .flatMap((entry) => this.#readLive(entry))
-        .filter((record) => record.bootUs !== timeline.startedUs);
-      const { timerJobsMax } = context.settings;
-      for (let from = 0; from < lost.length && !this.#stopped; from += timerJobsMax) {
-        const part = lost.slice(from, from + timerJobsMax);
-        await Promise.all(part.map(({ clientId }) => this.#settleLive(shard, clientId)));
-      }
+      await eachEntry(shard, livePrefix, async (entry) => {
+        const record = this.#readLive(entry);
+        if (this.#stopped || record?.bootUs === this.#options.timeline.startedUs) return;
+        if (record === undefined) return;
+        await lanes.run(() =>
+          this.#settleLive(shard, record.clientId).catch((error: unknown) => {
+            failure = error;
+          }),
+        );
+      });
     }
+    await lanes.idle();
+    if (failure !== undefined) throw failure;
   }
 
-  #readLive(entry: { key: string; value: Buffer }): LiveRecord[] {
+  #readLive(entry: { key: string; value: Buffer }): LiveRecord | undefined {
     try {
-      return [decodeLive(entry.value)];
+      return decodeLive(entry.value);
     } catch (error) {
       const { counters, logger } = this.#options.context;
       counters.recordsCorrupt++;
       logger.error("session.record_corrupt", { key: entry.key, error });
-      return [];
+      return undefined;
     }
   }
 

@@ -1,32 +1,35 @@
 // Publishing wills. The will of a durable session is marked first (a record under `fire/`, written
-// together with what set it off), published, then unmarked: a crash in between publishes it at the
-// next start, after the grace. So a will is published at least once and, but for such a crash, once.
+// together with what set it off), appended under a writer of its own whose epoch stands in the mark,
+// then unmarked, and the writer is closed. A crash in between goes on at the next start, after the
+// grace, and the writer tells whether the will has gone out: it is published once.
 //
 // What cannot be published now (no quorum, full disk) is tried again; what the publish path refuses
 // for good (rights) is dropped and counted.
 
 import { isCodedError } from "../base/index.ts";
-import type { MapEntry, MapWrite } from "../store/index.ts";
+import type { MapEntry, MapWrite, WriterStamp } from "../store/index.ts";
 import type { Will } from "./api.ts";
 import type { SessionContext } from "./context.ts";
 import { decodeFire, encodeFire, type FireRecord } from "./core/records.ts";
 import { firePrefix, sessionKeys } from "./keys.ts";
-import { deleteKey, listAll } from "./stored-session.ts";
+import type { StateWriter } from "./state-writer.ts";
+import { deleteKey, eachEntry } from "./stored-session.ts";
 import type { Turnstile } from "./turnstile.ts";
 
 /** A will of an expiry-0 session lives in memory only: it is not kept for ever. */
 const memoryAttemptsMax = 10;
 
 export type MarkedWill = {
-  readonly record: FireRecord;
-  /** Undefined: not stored. */
+  readonly record: { -readonly [K in keyof FireRecord]: FireRecord[K] };
+  /** Undefined: not stored. Names the writer too. */
   readonly key: string | undefined;
+  attempts: number;
 };
 
 export class WillFirer {
   readonly #context: SessionContext;
   readonly #turnstile: Turnstile;
-  /** Marked by an earlier run, by client id. */
+  /** Marked by an earlier run or failed in this one, by client id. */
   readonly #pending = new Map<string, MarkedWill[]>();
   #stopped = false;
 
@@ -37,26 +40,24 @@ export class WillFirer {
 
   /** The mark, to be written with what sets the will off. `epoch` tells two of a client apart. */
   mark(client: { clientId: string; user: string | undefined }, epoch: number, will: Will) {
-    const record: FireRecord = { clientId: client.clientId, user: client.user, will };
+    const { clientId, user } = client;
+    const record: FireRecord = { clientId, user, will, writerEpoch: 0 };
     const key = sessionKeys(client.clientId).fire(epoch);
     const write: MapWrite = { key, value: encodeFire(record) };
-    const marked: MarkedWill = { key, record };
+    const marked: MarkedWill = { key, record, attempts: 0 };
     return { write, marked };
   }
 
   /** Reads what a crash has left marked. */
   async load(): Promise<void> {
     for (const shard of this.#context.store.stateShards) {
-      for (const entry of await listAll(shard, firePrefix)) this.#keep(entry);
+      await eachEntry(shard, firePrefix, (entry) => this.#keep(entry));
     }
   }
 
   #keep(entry: MapEntry): void {
     try {
-      const record = decodeFire(entry.value);
-      const marked = this.#pending.get(record.clientId) ?? [];
-      marked.push({ key: entry.key, record });
-      this.#pending.set(record.clientId, marked);
+      this.#add({ key: entry.key, record: decodeFire(entry.value), attempts: 0 });
     } catch (error) {
       this.#context.counters.recordsCorrupt++;
       this.#context.logger.error("session.record_corrupt", { key: entry.key, error });
@@ -70,7 +71,10 @@ export class WillFirer {
     }
   }
 
-  /** A CONNECT waits for what is left of its client. REQUIRES: the client's turn. */
+  /**
+   * A CONNECT waits for what is left of its client: one attempt, so that a will that cannot be
+   * published now does not keep its client away. REQUIRES: the client's turn.
+   */
   async finishPending(clientId: string): Promise<void> {
     const pending = this.#pending.get(clientId);
     if (pending === undefined) return;
@@ -79,19 +83,20 @@ export class WillFirer {
   }
 
   /** REQUIRES: the client's turn. Never rejects. */
-  async publish(marked: MarkedWill, attempt = 1): Promise<void> {
-    const context = this.#context;
-    const { record } = marked;
+  async publish(marked: MarkedWill): Promise<void> {
+    const { wills, counters, logger } = this.#context;
+    const { will, clientId, user } = marked.record;
+    marked.attempts++;
     try {
-      await context.wills.publishWill(record.will, record.clientId, record.user);
-      context.counters.willsPublished++;
+      await wills.publishWill(will, clientId, user, await this.#stampOf(marked));
+      counters.willsPublished++;
     } catch (error) {
-      if (!this.#isFinal(error, marked, attempt)) {
-        this.#retry(marked, attempt, error);
+      if (!isFinal(error, marked)) {
+        this.#retry(marked, error);
         return;
       }
-      context.counters.willsDropped++;
-      context.logger.warn("session.will_dropped", { clientId: record.clientId, error });
+      counters.willsDropped++;
+      logger.warn("session.will_dropped", { clientId, error });
     }
     await this.#unmark(marked);
   }
@@ -100,33 +105,67 @@ export class WillFirer {
     this.#stopped = true;
   }
 
-  #isFinal(error: unknown, marked: MarkedWill, attempt: number): boolean {
-    if (isCodedError(error) && error.kind === "invalid") return true;
-    return marked.key === undefined && attempt >= memoryAttemptsMax;
+  /** The writer is opened once and its epoch is durable in the mark before anything is appended. */
+  async #stampOf({ key, record }: MarkedWill): Promise<WriterStamp | undefined> {
+    if (key === undefined) return undefined;
+    const { store } = this.#context;
+    if (record.writerEpoch === 0) {
+      const writerEpoch = await store.openWriter(key, record.clientId);
+      const value = encodeFire({ ...record, writerEpoch });
+      await this.#writer(record.clientId).write(() => ({ writes: [{ key, value }], guards: [] }));
+      record.writerEpoch = writerEpoch;
+    }
+    return { name: key, epoch: record.writerEpoch, sequence: 1 };
   }
 
-  #retry(marked: MarkedWill, attempt: number, error: unknown): void {
+  #retry(marked: MarkedWill, error: unknown): void {
     const { clock, settings, counters, logger } = this.#context;
-    const { clientId } = marked.record;
+    const { record, attempts } = marked;
+    const { clientId } = record;
     counters.willsFailed++;
-    logger.warn("session.will_failed", { clientId, attempt, error });
-    const delayMs = settings.retryDelayMs * 2 ** Math.min(attempt, 16);
+    logger.warn("session.will_failed", { clientId, attempt: attempts, error });
+    // Its writer was forgotten: whether the will went out is not known, and it is owed.
+    if (isCodedError(error, "STORE_WRITER_FENCED")) record.writerEpoch = 0;
+    this.#add(marked);
+    const delayMs = settings.retryDelayMs * 2 ** Math.min(attempts, 16);
     clock.schedule(Math.min(delayMs, settings.retryDelayMsMax), () => {
       if (this.#stopped) return;
-      this.#turnstile.run(clientId, () => this.publish(marked, attempt + 1)).catch(() => undefined);
+      this.#turnstile.run(clientId, () => this.finishPending(clientId)).catch(() => undefined);
     });
   }
 
-  async #unmark(marked: MarkedWill): Promise<void> {
-    const { key, record } = marked;
+  async #unmark({ key, record }: MarkedWill): Promise<void> {
     if (key === undefined) return;
-    const { store, logger } = this.#context;
-    const { writer } = this.#context.checkpointer(store.state(record.clientId));
+    const { store, logger, counters } = this.#context;
+    const { clientId, writerEpoch } = record;
     try {
-      await writer.write(() => ({ writes: [deleteKey(key)], guards: [] }));
+      await this.#writer(clientId).write(() => ({ writes: [deleteKey(key)], guards: [] }));
     } catch (error) {
-      // It stays marked and may be published again at the next start.
-      logger.warn("session.will_unmark_failed", { clientId: record.clientId, error });
+      // The next start finds the mark, and the writer says that the will has gone out.
+      logger.warn("session.will_unmark_failed", { clientId, error });
+      return;
     }
+    if (writerEpoch === 0) return;
+    // Nobody waits for it: what is left goes when the table of writers is full.
+    store.closeWriter(key, clientId).catch(() => {
+      counters.willWritersLeft++;
+    });
   }
+
+  #add(marked: MarkedWill): void {
+    const { clientId } = marked.record;
+    const pending = this.#pending.get(clientId);
+    if (pending === undefined) this.#pending.set(clientId, [marked]);
+    else pending.push(marked);
+  }
+
+  #writer(clientId: string): StateWriter {
+    const { store } = this.#context;
+    return this.#context.checkpointer(store.state(clientId)).writer;
+  }
+}
+
+function isFinal(error: unknown, { key, attempts }: MarkedWill): boolean {
+  if (isCodedError(error) && error.kind === "invalid") return true;
+  return key === undefined && attempts >= memoryAttemptsMax;
 }

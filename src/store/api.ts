@@ -199,6 +199,8 @@ export interface SubscriberPort<T = unknown> {
   moved(shard: ShardNumber, positionUs: number): void;
   /** Retention or damage removed TTVs before this subscriber got them. */
   missed(report: MissedReport): void;
+  /** Everything of a shard that matches was taken: from here on it comes as it commits. */
+  reachedTail?(shard: ShardNumber): void;
 }
 
 export type MissedReport = {
@@ -261,6 +263,10 @@ export interface Store {
   append(request: AppendRequest, done: AppendDone): void;
   /** Opens a writer on the shard of `publisher`; its epoch refuses whoever opened it before. */
   openWriter(name: string, publisher: string): Promise<number>;
+  /** Commit time of what was appended under this stamp; undefined when it was not. */
+  writerResult(stamp: WriterStamp, publisher: string): number | undefined;
+  /** Forgets a writer that appends nothing more. Resolves when durable. */
+  closeWriter(name: string, publisher: string): Promise<void>;
   /** Why appends would not be taken now: full disk, quota, write buffer at its brim, failure. */
   readonly refusal: CodedError | undefined;
   /** Calls back once when `refusal` has become undefined, unless it is cancelled before. */

@@ -20,6 +20,7 @@ export const logItemKind = {
   drop: 6,
   hold: 7,
   releaseHold: 8,
+  closeWriter: 9,
 } as const;
 
 const hasEvidence = 1;

@@ -26,6 +26,7 @@ import type {
   PublisherClaim,
   ShardNumber,
   TtvRef,
+  WriterStamp,
 } from "./api.ts";
 import { readLtsRecords, writeLtsRecords } from "./core/lts-codec.ts";
 import type { LtsRecord } from "./core/lts-trie.ts";
@@ -218,6 +219,16 @@ export class LogShard implements ShardMachine, ShardSource {
     return this.#commit({ kind: logItemKind.openWriter, sizeBytes, encode });
   }
 
+  /** Removes a writer and its results. Resolves when durable. */
+  async closeWriter(name: string): Promise<void> {
+    const encode = (writer: ByteWriter): void => void writer.string(name);
+    await this.#commit({ kind: logItemKind.closeWriter, sizeBytes: namesBytesMax(name), encode });
+  }
+
+  writerResult(stamp: WriterStamp): number | undefined {
+    return this.#writers.resultOf(stamp);
+  }
+
   /** Ends the current generation and begins the next. Resolves when that is checkpointed. */
   rotate(): Promise<void> {
     this.#rotation ??= this.#rotate().finally(() => {
@@ -341,6 +352,8 @@ export class LogShard implements ShardMachine, ShardSource {
       }
       case logItemKind.openWriter:
         return this.#writers.applyOpen(body.string(), timeUs);
+      case logItemKind.closeWriter:
+        return this.#writers.applyClose(body.string());
       case logItemKind.rotate:
         return this.generations.applyRotate(body.u32(), timeUs, readLtsRecords(body));
       case logItemKind.drop: {

@@ -30,6 +30,7 @@ import type {
   SubscriberOptions,
   Ttv,
   TtvRef,
+  WriterStamp,
 } from "./api.ts";
 import { type DatabaseRecord, ensureDatabase, metaDatabase } from "./catalog.ts";
 import { Checkpointer, type CheckpointPolicy } from "./checkpointer.ts";
@@ -229,6 +230,14 @@ export class LocalStore implements Store {
 
   openWriter(name: string, publisher: string): Promise<number> {
     return this.#logOf(publisher).openWriter(name);
+  }
+
+  writerResult(stamp: WriterStamp, publisher: string): number | undefined {
+    return this.#logOf(publisher).writerResult(stamp);
+  }
+
+  closeWriter(name: string, publisher: string): Promise<void> {
+    return this.#logOf(publisher).closeWriter(name);
   }
 
   onceWritable(listener: () => void): Cancel {

@@ -108,6 +108,17 @@ export class WriterTable {
     tellWaiters(writer, stamp.sequence, undefined, timeUs);
   }
 
+  /** It appends nothing more: its results are forgotten. */
+  applyClose(name: string): void {
+    if (this.#writers.delete(name)) this.#dirty.add(name);
+  }
+
+  /** Commit time of what was applied under a stamp. */
+  resultOf(stamp: WriterStamp): number | undefined {
+    const writer = this.#writers.get(stamp.name);
+    return writer?.epoch === stamp.epoch ? writer.results.get(stamp.sequence) : undefined;
+  }
+
   /** The entry of a stamp will never be applied: those who repeated it are told. */
   refuse(stamp: WriterStamp, error: CodedError): void {
     const writer = this.#writers.get(stamp.name);

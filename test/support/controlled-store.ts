@@ -15,6 +15,7 @@ import type {
   SubscriberOptions,
   Ttv,
   TtvRef,
+  WriterStamp,
 } from "../../src/store/index.ts";
 export type KeptAppend = {
   readonly request: AppendRequest;
@@ -98,6 +99,14 @@ export class ControlledStore implements Store {
 
   openWriter(name: string, publisher: string): Promise<number> {
     return this.inner.openWriter(name, publisher);
+  }
+
+  writerResult(stamp: WriterStamp, publisher: string): number | undefined {
+    return this.inner.writerResult(stamp, publisher);
+  }
+
+  closeWriter(name: string, publisher: string): Promise<void> {
+    return this.inner.closeWriter(name, publisher);
   }
 
   /** The store takes writes again. */

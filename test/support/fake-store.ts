@@ -22,10 +22,12 @@ import type {
   SubscriberOptions,
   Ttv,
   TtvRef,
+  WriterStamp,
 } from "../../src/store/index.ts";
 import { matches, parseTopicFilter, splitTopic } from "../../src/topic/index.ts";
 
 type Row = DeliverableTtv;
+type FakeWriter = { epoch: number; results: Map<number, number> };
 type Evidence = { ownerEpoch: number; incarnation: number; ids: Set<number> };
 
 /** What lies on the disk. */
@@ -34,6 +36,7 @@ export type FakeData = {
   readonly maps: Map<ShardNumber, Map<string, MapEntry>>;
   readonly lastUs: Map<ShardNumber, number>;
   readonly evidence: Map<string, Evidence>;
+  readonly writers: Map<string, FakeWriter>;
 };
 
 export type FakeOptions = {
@@ -51,7 +54,7 @@ export function createFakeData(options: FakeOptions = {}): FakeData {
   const maps = new Map<ShardNumber, Map<string, MapEntry>>();
   for (let index = 0; index < (options.stateShards ?? 2); index++) maps.set(1 + index, new Map());
   for (let index = 0; index < (options.logShards ?? 2); index++) logs.set(101 + index, []);
-  return { logs, maps, lastUs: new Map(), evidence: new Map() };
+  return { logs, maps, lastUs: new Map(), evidence: new Map(), writers: new Map() };
 }
 
 export class FakeStore implements Store {
@@ -107,7 +110,15 @@ export class FakeStore implements Store {
           }
           known.ids.add(evidence.packetId);
         }
+        const { writer } = request;
+        const known = writer === undefined ? undefined : this.data.writers.get(writer.name);
+        if (writer !== undefined && known?.epoch !== writer.epoch) {
+          return () => done(storeError("STORE_WRITER_FENCED", "conflict"), undefined);
+        }
+        const before = writer === undefined ? undefined : known?.results.get(writer.sequence);
+        if (before !== undefined) return () => done(undefined, { kind: "stored", timeUs: before });
         const timeUs = this.nextUs(shard);
+        if (writer !== undefined) known?.results.set(writer.sequence, timeUs);
         if (request.keep) this.data.logs.get(shard)!.push(rowOf(request, shard, timeUs));
         return () => {
           done(undefined, { kind: "stored", timeUs });
@@ -117,8 +128,33 @@ export class FakeStore implements Store {
     });
   }
 
-  openWriter(): Promise<number> {
-    return Promise.resolve(1);
+  openWriter(name: string, publisher: string): Promise<number> {
+    const shard = this.logShards[hash32(publisher) % this.logShards.length]!;
+    return new Promise((resolve) => {
+      this.enqueue({
+        apply: () => {
+          const epoch = this.nextUs(shard);
+          this.data.writers.set(name, { epoch, results: new Map() });
+          return () => resolve(epoch);
+        },
+      });
+    });
+  }
+
+  writerResult(stamp: WriterStamp): number | undefined {
+    const writer = this.data.writers.get(stamp.name);
+    return writer?.epoch === stamp.epoch ? writer.results.get(stamp.sequence) : undefined;
+  }
+
+  closeWriter(name: string): Promise<void> {
+    return new Promise((resolve) => {
+      this.enqueue({
+        apply: () => {
+          this.data.writers.delete(name);
+          return resolve;
+        },
+      });
+    });
   }
 
   onceWritable(listener: () => void): Cancel {
@@ -130,6 +166,7 @@ export class FakeStore implements Store {
     const subscriber = new FakeSubscriber<T>(this, options, () => this.#subscribers.delete(owner));
     const owner = subscriber as FakeSubscriber<unknown>;
     this.#subscribers.add(owner);
+    this.clock.soon(() => this.run(() => subscriber.pump()));
     return subscriber;
   }
 
@@ -426,6 +463,7 @@ class FakeSubscriber<T> implements Subscriber<T> {
   readonly #options: SubscriberOptions<T>;
   readonly #filters = new Map<string, SubscriberFilter<T>>();
   readonly #positions: Map<ShardNumber, number>;
+  readonly #atTail = new Set<ShardNumber>();
   readonly #leave: () => void;
   #blocked = false;
   #closed = false;
@@ -514,13 +552,21 @@ class FakeSubscriber<T> implements Subscriber<T> {
         this.#positions.set(shard, tail);
         this.#options.port.moved(shard, tail);
       }
+      if (!this.#atTail.has(shard)) {
+        this.#atTail.add(shard);
+        this.#options.port.reachedTail?.(shard);
+      }
       return false;
     }
     this.#inOffer = true;
     const taken = this.#options.port.offer(next.row, next.contexts);
     this.#inOffer = false;
-    if (taken) this.#positions.set(shard, next.row.timeUs);
-    else this.#blocked = true;
+    if (taken) {
+      this.#positions.set(shard, next.row.timeUs);
+    } else {
+      this.#blocked = true;
+      this.#atTail.delete(shard);
+    }
     return taken;
   }
 

@@ -26,7 +26,7 @@ import {
   type Will,
   type WillPublisher,
 } from "../../src/session/index.ts";
-import type { AppendOutcome, Store, Ttv } from "../../src/store/index.ts";
+import type { AppendOutcome, Store, Ttv, WriterStamp } from "../../src/store/index.ts";
 import { type FakeOptions, FakeStore, topicMatches } from "./fake-store.ts";
 import { type Process, StoreMachine } from "./store-machine.ts";
 
@@ -36,6 +36,7 @@ export type PublishOptions = {
   readonly expiryS?: number;
   /** QoS 2 of a durable publisher: its packet id and claim. */
   readonly evidence?: { packetId: number; incarnation: number; ownerEpoch: number };
+  readonly writer?: WriterStamp;
 };
 
 export type ConnectOptions = {
@@ -183,7 +184,7 @@ export class World implements WillPublisher {
     payload: string,
     options: PublishOptions = {},
   ): Promise<AppendOutcome | undefined> {
-    const { qos = 1, retain = false, expiryS, evidence } = options;
+    const { qos = 1, retain = false, expiryS, evidence, writer } = options;
     const expiryUs = expiryS === undefined ? 0 : this.clock.wallUs() + expiryS * 1_000_000;
     const frame = Buffer.from(payload);
     const shape = { topic, publisher, form: "raw" as const, qos, retain, expiryUs };
@@ -199,12 +200,13 @@ export class World implements WillPublisher {
     });
     const keep = qos > 0 && store.interest.wants(topic);
     const sent = new Promise<AppendOutcome | undefined>((resolve, reject) => {
-      if (!keep && evidence === undefined) {
+      if (!keep && evidence === undefined && writer === undefined) {
         fanOut.deliver(message, false);
         resolve(undefined);
         return;
       }
-      const request = { ...shape, expiryOffset: 0, frame, keep, evidence };
+      const stamp = writer === undefined ? {} : { writer };
+      const request = { ...shape, expiryOffset: 0, frame, keep, evidence, ...stamp };
       store.append(request, (error, outcome) => {
         if (outcome?.kind === "stored") fanOut.deliver(message, keep);
         if (error === undefined) resolve(outcome);
@@ -214,13 +216,20 @@ export class World implements WillPublisher {
     return kept.then(() => sent);
   }
 
-  async publishWill(will: Will, clientId: string, user: string | undefined): Promise<void> {
+  async publishWill(
+    will: Will,
+    clientId: string,
+    user: string | undefined,
+    writer: WriterStamp | undefined,
+  ): Promise<void> {
     await this.holdWills;
     if (this.failWills !== undefined) throw this.failWills;
+    if (writer !== undefined && this.anyStore.writerResult(writer, clientId) !== undefined) return;
     this.wills.push(`${clientId} ${will.topic} ${will.frame.toString()}${user ? ` ${user}` : ""}`);
     await this.publishLater(clientId, will.topic, will.frame.toString(), {
       qos: will.qos,
       retain: will.retain,
+      ...(writer !== undefined && { writer }),
     });
   }
 

@@ -176,8 +176,6 @@ export class SubscriptionOracle {
     }
     if (!retain) {
       const isOwed = this.#checkRight(book, receipt, message);
-      // A will may be published again by the start after a crash (see session/wills.ts).
-      if (publisher.startsWith("will-")) return message;
       this.#checkRepeat(book, receipt);
       // An earlier attempt may have passed before there was a subscription: then this one is late.
       const isInOrder = isOwed || Number(attempt) === 0;
@@ -233,7 +231,7 @@ export class SubscriptionOracle {
     const isStored = book.kind === "durable" && message.qos > 0 && receipt.qos > 0;
     const lane = isStored
       ? `${message.publisher} stored`
-      : `${message.publisher} ${message.topic} ${message.qos || `0 ${message.connection}`}`;
+      : `${message.publisher} ${message.topic} ${message.qos}`;
     const last = book.last.get(lane) ?? 0;
     if (message.number < last) this.#wrong(book, receipt, `behind number ${last}`);
     book.last.set(lane, Math.max(last, message.number));

@@ -10,10 +10,11 @@ import { listeners } from "./keys/listeners.ts";
 import { log } from "./keys/log.ts";
 import { logger } from "./keys/logger.ts";
 import { mqtt } from "./keys/mqtt.ts";
+import { sessions } from "./keys/sessions.ts";
 import { store } from "./keys/store.ts";
 import type { SettingsOf } from "./schema.ts";
 
-export const keyTable = { data, listeners, logger, log, databases, groups, mqtt, store };
+export const keyTable = { data, listeners, logger, log, databases, groups, mqtt, sessions, store };
 
 /** The configuration of a node: plain data, all defaults filled in. */
 export type Settings = SettingsOf<typeof keyTable>;

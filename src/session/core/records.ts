@@ -49,6 +49,12 @@ export type IdsRecord = {
   readonly doubtUntil: Positions;
 };
 
+export type CursorRecord = {
+  readonly positions: Positions;
+  /** Messages lost to `backlogMax`, retention or damage so far. */
+  readonly dropped: number;
+};
+
 export type SubscriptionRecord = { readonly subscription: Subscription; readonly start: Positions };
 
 export type InFlightSource =
@@ -82,6 +88,8 @@ export type FireRecord = {
   readonly clientId: string;
   readonly user: string | undefined;
   readonly will: Will;
+  /** Epoch of the writer that publishes it; 0 = none was opened yet. */
+  readonly writerEpoch: number;
 };
 
 // ---------------------------------------------------------------- claim, closed, ids, cursor
@@ -141,14 +149,17 @@ export function decodeIds(bytes: Uint8Array): IdsRecord {
   }));
 }
 
-export function encodeCursor(positions: Positions): Buffer {
+export function encodeCursor({ positions, dropped }: CursorRecord): Buffer {
   const out = begin();
   writePositions(out, positions);
-  return out.finish();
+  return out.varint(dropped).finish();
 }
 
-export function decodeCursor(bytes: Uint8Array): Map<number, number> {
-  return decode("cursor", bytes, readPositions);
+export function decodeCursor(bytes: Uint8Array): CursorRecord {
+  return decode("cursor", bytes, (input) => ({
+    positions: readPositions(input),
+    dropped: input.varint(),
+  }));
 }
 
 // ---------------------------------------------------------------- subscriptions, jobs, indexes
@@ -328,6 +339,7 @@ export function encodeFire(record: FireRecord): Buffer {
     .u8(record.user === undefined ? 0 : 1)
     .string(record.clientId);
   if (record.user !== undefined) out.string(record.user);
+  out.varint(record.writerEpoch);
   writeWill(out, record.will);
   return out.finish();
 }
@@ -337,7 +349,8 @@ export function decodeFire(bytes: Uint8Array): FireRecord {
     const flags = input.u8();
     const clientId = input.string();
     const user = (flags & 1) === 0 ? undefined : input.string();
-    return { clientId, user, will: readWill(input) };
+    const writerEpoch = input.varint();
+    return { clientId, user, will: readWill(input), writerEpoch };
   });
 }
 

@@ -76,8 +76,17 @@ export class Reservation {
     return true;
   }
 
+  /** Position of the next id, to go back to with `rewind`. */
+  get next(): number {
+    return this.ids.next;
+  }
+
+  rewind(position: number): void {
+    this.ids.rewind(position);
+  }
+
   /** An id for a new message. Undefined asks for a renewal. */
-  takeId(inUse: (packetId: number) => boolean): number | undefined {
+  take(inUse: (packetId: number) => boolean): number | undefined {
     const packetId = this.ids.take(inUse);
     // A fast reader may take the other half sooner than a lazy write comes.
     if (this.ids.left < this.#size / 2) this.#want(this.ids.left < this.#size / urgentPart);

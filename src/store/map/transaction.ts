@@ -22,6 +22,8 @@ export type ReadSet = { readonly keys: readonly string[]; readonly prefixes: rea
 export const attemptsMax = 8;
 export const transactionOperationsMax = 1_000;
 export const transactionBytesMax = 1024 * 1024;
+/** Reads and preconditions: each is remembered and checked at commit. */
+export const transactionReadsMax = 10_000;
 
 /** What a transaction reads from. */
 export interface TransactionSource {
@@ -101,13 +103,13 @@ class Transaction implements MapTransaction {
     this.#readUs = source.readUs();
   }
 
-  get(key: string): Promise<MapEntry | undefined> {
-    this.#keys.add(key);
+  async get(key: string): Promise<MapEntry | undefined> {
+    this.#remember(this.#keys, key);
     return this.#source.get(key);
   }
 
-  list(prefix: string, countMax: number): Promise<MapEntry[]> {
-    this.#prefixes.add(prefix);
+  async list(prefix: string, countMax: number): Promise<MapEntry[]> {
+    this.#remember(this.#prefixes, prefix);
     return this.#source.list(prefix, { countMax });
   }
 
@@ -120,11 +122,18 @@ class Transaction implements MapTransaction {
   }
 
   assertPresent(key: string): void {
-    this.#present.add(key);
+    this.#remember(this.#present, key);
   }
 
   assertAbsent(key: string): void {
-    this.#absent.add(key);
+    this.#remember(this.#absent, key);
+  }
+
+  #remember(set: Set<string>, name: string): void {
+    set.add(name);
+    const reads = this.#keys.size + this.#prefixes.size + this.#present.size + this.#absent.size;
+    if (reads <= transactionReadsMax) return;
+    throw storeErrors.limitReached({ limit: "reads of a transaction", max: transactionReadsMax });
   }
 
   finish(): Commit {

@@ -265,6 +265,7 @@ export class SubscriberState implements Subscriber, UseOwner {
         reader.positionUs = Math.max(reader.positionUs, source.appliedUs);
         reader.mode = "tail";
         this.#parts.counters.handOvers++;
+        this.#port.reachedTail?.(source.number);
         return undefined;
       }
       if (missed !== undefined && (!hasMore || missed.fromUs <= this.#wantedAfter(reader))) {

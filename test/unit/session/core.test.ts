@@ -59,14 +59,14 @@ describe("the reservation", () => {
 
   test("nothing may be sent before the first renewal is durable", () => {
     const fresh = new Reservation(settings, undefined);
-    expect(fresh.takeId(never)).toBeUndefined();
+    expect(fresh.take(never)).toBeUndefined();
     expect(fresh.allows(7, 1)).toBe(false);
     expect(fresh.urgent).toBe(true);
     const record = fresh.renewal(at, new Map());
     expect(record).toMatchObject({ exact: false, next: 1, reservedEnd: 1601 });
-    expect(fresh.takeId(never)).toBeUndefined();
+    expect(fresh.take(never)).toBeUndefined();
     fresh.committed(record);
-    expect(fresh.takeId(never)).toBe(1);
+    expect(fresh.take(never)).toBe(1);
     expect(fresh.allows(7, 3_000_000)).toBe(true);
     expect(fresh.allows(7, 3_000_001)).toBe(false);
   });
@@ -74,11 +74,11 @@ describe("the reservation", () => {
   test("it covers the window and is renewed at half, of ids and of time", () => {
     const reservation = new Reservation(settings, undefined);
     reservation.committed(reservation.renewal(at, new Map()));
-    for (let n = 0; n < 800; n++) reservation.takeId(never);
+    for (let n = 0; n < 800; n++) reservation.take(never);
     expect(reservation.wanted).toBe(false);
-    reservation.takeId(never);
+    reservation.take(never);
     expect([reservation.wanted, reservation.urgent]).toEqual([true, false]);
-    for (let n = 0; n < 600; n++) reservation.takeId(never);
+    for (let n = 0; n < 600; n++) reservation.take(never);
     expect(reservation.urgent).toBe(true);
     reservation.committed(reservation.renewal(at, new Map()));
     expect(reservation.allows(7, 2_000_000)).toBe(true);
@@ -91,7 +91,7 @@ describe("the reservation", () => {
     const first = new Reservation(settings, undefined);
     const record = first.renewal(at, new Map());
     first.committed(record);
-    first.takeId(never);
+    first.take(never);
     const second = new Reservation(settings, record);
     expect(second.inDoubt(7, 3_000_000)).toBe(true);
     expect(second.inDoubt(7, 3_000_001)).toBe(false);
@@ -112,7 +112,7 @@ describe("the reservation", () => {
     };
     const reservation = new Reservation(settings, stored);
     reservation.committed(reservation.renewal(at, new Map()));
-    expect(reservation.takeId(never)).toBe(42);
+    expect(reservation.take(never)).toBe(42);
     expect(reservation.inDoubt(7, 5)).toBe(true);
     expect(reservation.inDoubt(7, 6)).toBe(false);
     expect(reservation.exact(new Map())).toMatchObject({ exact: true, next: 43 });

@@ -1,6 +1,7 @@
 // Deadlines of closed sessions: their end, their wills, over restarts and steps of the clock.
 
 import { describe, expect, test } from "vitest";
+import { storeError } from "../../support/fake-store.ts";
 import { World, will } from "../../support/session-world.ts";
 
 describe("expiry", () => {
@@ -113,6 +114,53 @@ describe("expiry", () => {
     expect(s.sessionPresent).toBe(false);
     expect(world.store.interest.counts.size).toBe(0);
     expect(allKeys(world).filter((key) => key.startsWith("sub/"))).toEqual([]);
+  });
+});
+
+describe("timers", () => {
+  /** Sessions named `stuck-*` cannot be removed. */
+  function refuseStuck(world: World): void {
+    const { evidence } = world.store;
+    const end = evidence.end.bind(evidence);
+    evidence.end = (publisher, incarnation) =>
+      publisher.startsWith("stuck")
+        ? Promise.reject(storeError("STORE_RETRY", "retry"))
+        : end(publisher, incarnation);
+  }
+
+  test("sessions that cannot be ended keep no other from its end", async () => {
+    const world = await World.start({ settings: { timerJobsMax: 2 } });
+    refuseStuck(world);
+    for (let n = 0; n < 10; n++) {
+      const stuck = await world.client(`stuck-${n}`).connect({ expiryS: 3 });
+      await stuck.drop();
+    }
+    const s = await world.client("s").connect({ expiryS: 5 });
+    await s.drop();
+    await world.advance(6000);
+    expect(world.store.evidenceEnded).toEqual(["s"]);
+    expect(world.sessions.counts().durable).toBe(10);
+  });
+
+  test("a grace that ends badly is tried again, by one timer", async () => {
+    const world = await World.start();
+    await world.client("s").connect({ expiryS: 1000 });
+    await world.crash();
+    let listings = 0;
+    for (const shard of world.store.stateShards) {
+      const list = shard.list.bind(shard);
+      shard.list = (prefix, options) => {
+        if (prefix !== "live/") return list(prefix, options);
+        listings++;
+        return Promise.reject(storeError("STORE_RETRY", "retry"));
+      };
+    }
+    await world.advance(31_000);
+    expect(listings).toBe(1);
+    await world.advance(5000);
+    expect(listings).toBe(2);
+    await world.advance(5000);
+    expect(listings).toBe(3);
   });
 });
 
@@ -283,7 +331,6 @@ describe("wills", () => {
 
   test("a will that cannot be published now is tried again; one refused for good is dropped", async () => {
     const world = await World.start();
-    const { storeError } = await import("../../support/fake-store.ts");
     const s = await world.client("s").connect({ will: bye });
     world.failWills = storeError("STORE_QUOTA_EXCEEDED", "limit");
     await s.drop();

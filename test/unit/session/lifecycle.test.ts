@@ -1,6 +1,7 @@
 // How sessions are made, resumed, taken over and closed.
 
 import { describe, expect, test } from "vitest";
+import { storeError } from "../../support/fake-store.ts";
 import { World } from "../../support/session-world.ts";
 
 describe("connecting", () => {
@@ -410,3 +411,58 @@ describe("damaged records", () => {
 function allKeys(world: World): string[] {
   return world.store.stateShards.flatMap((shard) => shard.keys());
 }
+
+describe("a takeover whose old owner does not answer", () => {
+  /** The last write of the old connection fails; claims go through. */
+  function refuseLastWrite(world: World): void {
+    for (const shard of world.store.stateShards) {
+      const write = shard.write.bind(shard);
+      shard.write = (writes, guards, done) => {
+        const isClaim = writes.some(({ key }) => key.endsWith("/claim"));
+        if (isClaim || !writes.some(({ key }) => key.endsWith("/cursor"))) {
+          write(writes, guards, done);
+          return;
+        }
+        world.clock.soon(() => done(storeError("STORE_RETRY", "retry"), 0));
+      };
+    }
+  }
+
+  test("goes on after takeoverWait; what the old one had not written comes again with DUP", async () => {
+    const world = await World.start({ settings: { checkpointDelayMs: 60_000 } });
+    const old = await world.client("s").connect();
+    await old.subscribe("t");
+    await world.publish("p", "t", "m");
+    expect(old.take()).toEqual(["suback 1", "publish 1 q1 t m"]);
+    refuseLastWrite(world);
+    const next = world.client("s");
+    const connecting = next.connectLater();
+    await world.advance(1900);
+    expect(next.session).toBeUndefined();
+    await world.advance(200);
+    await world.clock.complete(connecting);
+    expect(next.sessionPresent).toBe(true);
+    expect(old.take()).toEqual(["end 0x8e"]);
+    await world.advance(100);
+    expect(next.take().map((line) => line.replace(/publish \d+/, "publish"))).toEqual([
+      "publish q1 dup t m",
+    ]);
+    expect(world.sessions.counters.takeoversUnanswered).toBe(1);
+  });
+
+  test("the old one's late write is refused", async () => {
+    const world = await World.start();
+    const old = await world.client("s").connect();
+    await old.subscribe("t");
+    await world.publish("p", "t", "m");
+    refuseLastWrite(world);
+    const next = world.client("s");
+    const connecting = next.connectLater();
+    await world.advance(2500);
+    await world.clock.complete(connecting);
+    const ownWrites = world.store.writeCount;
+    await world.advance(30_000);
+    expect(world.sessions.counters.writesFailed).toBeGreaterThan(0);
+    expect(world.store.writeCount).toBe(ownWrites);
+  });
+});

@@ -36,14 +36,13 @@ const examples: Record<
     expiryS: 60,
     dueUs: 60_001_000,
   }),
-  cursor: example(
-    records.encodeCursor,
-    records.decodeCursor,
-    new Map([
+  cursor: example(records.encodeCursor, records.decodeCursor, {
+    positions: new Map([
       [3, 1000],
       [4, 2000],
     ]),
-  ),
+    dropped: 5,
+  }),
   ids: example(records.encodeIds, records.decodeIds, {
     exact: false,
     next: 12,
@@ -93,6 +92,7 @@ const examples: Record<
     clientId: "s",
     user: undefined,
     will: will("w", "bye"),
+    writerEpoch: 0,
   }),
 };
 

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { encodeJob } from "../../../src/session/core/records.ts";
+import { storeError } from "../../support/fake-store.ts";
 import { World } from "../../support/session-world.ts";
 
 for (const expiryS of [0, 3600]) {
@@ -67,6 +68,32 @@ for (const expiryS of [0, 3600]) {
       const topics = s.take().flatMap((line) => line.match(/a\/\d/) ?? []);
       expect(topics.sort()).toEqual(["a/0", "a/2"]);
       expect(world.sessions.counters.recordsCorrupt).toBe(1);
+    });
+
+    test("damage of the store is passed over: what stands before it and other shards are sent", async () => {
+      const world = await World.start();
+      const names = Array.from({ length: 40 }, (_, n) => `a/${pad(n)}`);
+      for (const topic of names) await world.publish("p", topic, "m", { retain: true });
+      const [first, second] = world.store.stateShards;
+      const held = first!.keys().filter((key) => key.startsWith("retained/"));
+      const bad = held[Math.floor(held.length / 2)]!;
+      const match = first!.match.bind(first!);
+      first!.match = async (prefix, filter, options) => {
+        const found = await match(prefix, filter, options);
+        if (found.entries.some(({ key }) => key >= bad)) throw storeError("KV_CORRUPT", "corrupt");
+        return found;
+      };
+      const s = await world.client("s").connect({ expiryS });
+      s.autoAck = true;
+      await s.subscribe("a/#");
+      await world.advance(1000);
+      const reachable = held.filter((key) => key < bad);
+      const others = second!.keys().filter((key) => key.startsWith("retained/"));
+      const expected = [...reachable, ...others].map((key) => key.slice("retained/".length));
+      expect(topicsOf(s.take()).sort()).toEqual(expected.sort());
+      expect(world.sessions.counters.retainedShardsSkipped).toBe(1);
+      expect(world.logged).toEqual(["session.retained_skipped"]);
+      expect(jobKeys(world)).toEqual([]);
     });
 
     test("an expired one is not sent", async () => {

@@ -210,6 +210,15 @@ describe("limits", () => {
     await expect(m.clock.complete(large)).rejects.toMatchObject({ code: "STORE_ENTRY_TOO_LARGE" });
   });
 
+  test("a transaction reads at most 10,000 keys and prefixes: all of them are kept for its judgement", async () => {
+    const { m, shard } = await boot();
+    const many = shard.transact(async (tx) => {
+      for (let n = 0; n < 10_000; n++) tx.assertAbsent(`k/${n}`);
+      await tx.get("one more");
+    });
+    await expect(m.clock.complete(many)).rejects.toMatchObject({ code: "STORE_LIMIT_REACHED" });
+  });
+
   test("a transaction has at most 1,000 operations and 1 MiB, or one operation", async () => {
     const { m, shard } = await boot();
     const many = shard.transact(async (tx) => {

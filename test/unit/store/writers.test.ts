@@ -101,3 +101,22 @@ test("a full table makes room from writers that were idle for a day, or refuses"
   expect(() => next.decide({ name: "w0", epoch: 1, sequence: 1 }, never)).toThrow("newer epoch");
   expect(next.decide({ name: "w5", epoch: 1_000_000, sequence: 1 }, never)).toBe("new");
 });
+
+test("a closed writer is forgotten, durably: its name makes room and its stamps are refused", async () => {
+  const kv = new KvBench(1);
+  const store = await kv.openShardStore();
+  const table = opened();
+  table.decide(stamp(1), never);
+  table.applyResult(stamp(1), 77);
+  expect(table.resultOf(stamp(1))).toBe(77);
+  expect(table.resultOf(stamp(1, 9))).toBeUndefined();
+  expect(table.resultOf(stamp(2))).toBeUndefined();
+  await kv.save(store, table);
+  table.applyClose("w");
+  expect(table.resultOf(stamp(1))).toBeUndefined();
+  expect(() => table.decide(stamp(2), never)).toThrow("newer epoch");
+  await kv.save(store, table, 2);
+  const again = new WriterTable();
+  await kv.run(again.load(store));
+  expect(again.resultOf(stamp(1))).toBeUndefined();
+});
