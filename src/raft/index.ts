@@ -5,6 +5,23 @@ export * from "./core/quorum.ts";
 export { Raft } from "./core/raft.ts";
 export * from "./core/types.ts";
 export * from "./errors.ts";
+export type { HostCounters } from "./host/counters.ts";
+export { createDiskSnapshots } from "./host/disk-snapshots.ts";
+export type { Group, GroupStatus } from "./host/group.ts";
+export { type HostComponents, type NewGroup, openRaftHost, type RaftHost } from "./host/host.ts";
+export {
+  drawUuid,
+  formatRaftDir,
+  type Identity,
+  parseUuid,
+  readIdentity,
+  type Uuid,
+} from "./host/identity.ts";
+export type { SnapshotChunk, SnapshotHead, SnapshotManifest } from "./host/manifest.ts";
+export type { Member } from "./host/members.ts";
+export { createMemorySnapshots } from "./host/memory-snapshots.ts";
+export { type MemoryFaults, MemoryNetwork, noFaults } from "./host/memory-transport.ts";
+export * from "./host/ports.ts";
 export * from "./script/conversation.ts";
 export { Checker, Violation } from "./sim/checker.ts";
 export * from "./sim/coverage.ts";

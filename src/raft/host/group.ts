@@ -1,0 +1,658 @@
+// One group on this node: the core, and its way to disk, machine and peers.
+//
+// Keeps (docs/architecture.md, Raft): what a ready promises leaves after it and all before it are
+// durable; committed entries reach the machine in order, once; a snapshot is taken of applied state
+// and counts when it is durable; a group in repair gives no vote before it is caught up; while a
+// flush hangs no heartbeat leaves, and a leader that hangs for two elections steps down.
+
+import { isCodedError, type Logger, toError } from "../../base/index.ts";
+import { decodeMessage } from "../codec.ts";
+import { Raft } from "../core/raft.ts";
+import {
+  type Command,
+  type CommandEntry,
+  type Entry,
+  type HardState,
+  type MembershipChange,
+  type Message,
+  type NodeId,
+  noNode,
+  type Proposed,
+  type RaftStatus,
+  type Ready,
+  type Refused,
+  type SnapshotMessage,
+  type SnapshotMeta,
+} from "../core/types.ts";
+import { raftErrors } from "../errors.ts";
+import type { HostCounters } from "./counters.ts";
+import { DiskQueue } from "./disk-queue.ts";
+import { type GroupBoot, type GroupStores, readPieces } from "./group-boot.ts";
+import type { GroupMeta } from "./meta-file.ts";
+import type { HostSettings, SnapshotReceiver, StateMachine } from "./ports.ts";
+import { Waiters } from "./waiters.ts";
+
+/** What a group needs of its host. */
+export type GroupHost = GroupStores & {
+  readonly settings: HostSettings;
+  readonly counters: HostCounters;
+  readonly logger: Logger;
+  readonly random: { below(limit: number): number };
+  readonly nowMs: () => number;
+  readonly send: (group: Group, message: Message) => void;
+  readonly offer: (group: Group, message: SnapshotMessage) => void;
+  /** The group has work: it is asked for it at the end of this turn. */
+  readonly wake: (group: Group) => void;
+  /** @throws when the node takes no more. */
+  readonly admit: (bytes: number) => void;
+  readonly noteBytes: (delta: number) => void;
+  /** Settles now, or at the next tick when the node is near its limit. */
+  readonly pace: (settle: () => void) => void;
+  /** An IO error: the node ends. */
+  readonly failHost: (error: Error) => void;
+};
+
+export type GroupStatus = RaftStatus & {
+  readonly group: number;
+  readonly epoch: number;
+  readonly incarnation: number;
+  readonly state: "up" | "repairing" | "removed" | "failed";
+  readonly failure: Error | undefined;
+};
+
+type Flight = {
+  readonly number: number;
+  waits: number;
+  readonly messages: readonly Message[];
+  readonly sinceMs: number;
+};
+
+export class Group {
+  readonly id: number;
+  readonly machine: StateMachine;
+  readonly #host: GroupHost;
+  readonly #raft: Raft;
+  readonly #disk: DiskQueue;
+  readonly #waiters: Waiters;
+  readonly #incarnations = new Map<NodeId, number>();
+  #meta: GroupMeta;
+  #saved: HardState;
+  #flights: Flight[] = [];
+  #tasks: Array<() => undefined | Promise<void>> = [];
+  #isApplying = false;
+  /** Position and configuration of what is in the machine. */
+  #base: SnapshotMeta;
+  #snapshotIndex: number;
+  /** What the last snapshot left in the log for followers that lag. */
+  #keptBytes = 0;
+  #snapshotting: Promise<void> | undefined;
+  #received: SnapshotReceiver | undefined;
+  #contexts = 0;
+  #repairContext = "";
+  #repairTo = Number.POSITIVE_INFINITY;
+  #failure: Error | undefined;
+  #isRemoved = false;
+
+  constructor(boot: GroupBoot, machine: StateMachine, host: GroupHost) {
+    this.id = boot.meta.group;
+    this.machine = machine;
+    this.#host = host;
+    this.#meta = boot.meta;
+    this.#saved = boot.raft.hardState;
+    this.#raft = new Raft(boot.meta.node, host.settings.raft, host.random, boot.raft);
+    const lastIndex = boot.raft.entries.at(-1)?.index ?? boot.base.index;
+    // What lies behind damage is replaced by what comes: the log knows where it really ends.
+    const logEnd = host.log.range(this.id)?.lastIndex ?? 0;
+    const { epoch } = boot.meta;
+    this.#disk = new DiskQueue(host.log, this.id, epoch, Math.max(lastIndex, logEnd));
+    this.#waiters = new Waiters(this.id, host.settings, host.noteBytes);
+    this.#base = positionIn(boot);
+    this.#snapshotIndex = boot.base.index;
+    if (boot.damage !== undefined) {
+      host.counters.groupsRepairing++;
+      host.logger.error("raft.repair_begun", { group: this.id, reason: boot.damage });
+    }
+  }
+
+  get node(): NodeId {
+    return this.#meta.node;
+  }
+
+  get epoch(): number {
+    return this.#meta.epoch;
+  }
+
+  get incarnation(): number {
+    return this.#meta.incarnation;
+  }
+
+  get isUp(): boolean {
+    return this.#failure === undefined && !this.#isRemoved;
+  }
+
+  get role(): RaftStatus["role"] {
+    return this.#raft.role;
+  }
+
+  get leader(): NodeId {
+    return this.#raft.leader;
+  }
+
+  get commit(): number {
+    return this.#raft.commit;
+  }
+
+  get appliedIndex(): number {
+    return this.#base.index;
+  }
+
+  status(): GroupStatus {
+    const { epoch, incarnation, repairing } = this.#meta;
+    const up = repairing ? "repairing" : "up";
+    const state = this.#failure ? "failed" : this.#isRemoved ? "removed" : up;
+    const { id: group } = this;
+    const failure = this.#failure;
+    return { ...this.#raft.status(), group, epoch, incarnation, state, failure };
+  }
+
+  /**
+   * Resolves with the results of the machine once the commands are applied here.
+   * @throws (rejects) RAFT_NOT_LEADER, RAFT_LIMIT_REACHED, RAFT_DISK_FULL, RAFT_PROPOSAL_DROPPED,
+   *   RAFT_PROPOSAL_UNKNOWN, RAFT_GROUP_FAILED.
+   */
+  async propose(commands: readonly Command[]): Promise<unknown[]> {
+    if (commands.length === 0) return [];
+    let bytes = 0;
+    for (const { data } of commands) bytes += data.length;
+    this.#admit(commands, bytes);
+    const proposed = this.#raft.propose(commands);
+    if (!proposed.accepted) throw this.#refusal(proposed);
+    const { index: last, term } = proposed;
+    const results = commands.map(({ data }, place) => {
+      const index = last - commands.length + 1 + place;
+      return this.#waiters.propose(index, term, data.length);
+    });
+    this.#host.wake(this);
+    const applied = await Promise.all(results);
+    await new Promise<void>((resolve) => this.#host.pace(resolve));
+    return applied;
+  }
+
+  /** Resolves once the change is applied here. @throws as `propose`, and RAFT_REQUEST_DECLINED. */
+  async changeMembership(change: MembershipChange): Promise<void> {
+    this.#checkUp();
+    this.#waiters.admit();
+    await this.#entered(this.#raft.proposeMembership(change));
+  }
+
+  /**
+   * Resolves with an index, applied here, that covers everything acknowledged before the call.
+   * Proved by a majority after the call, never by a clock.
+   * @throws (rejects) RAFT_NOT_LEADER, RAFT_READ_TIMEOUT, RAFT_LIMIT_REACHED, RAFT_GROUP_FAILED.
+   */
+  async read(): Promise<number> {
+    this.#checkUp();
+    this.#waiters.admit();
+    const context = `${this.node}.${this.#host.random.below(2 ** 32)}.${++this.#contexts}`;
+    const asked = this.#raft.readIndex(context);
+    if (!asked.accepted) throw this.#refusal(asked);
+    this.#host.wake(this);
+    return this.#waiters.read(context);
+  }
+
+  /** Begins to hand leadership over. @throws RAFT_NOT_LEADER, RAFT_REQUEST_DECLINED. */
+  transfer(to: NodeId): void {
+    this.#checkUp();
+    const asked = this.#raft.transfer(to);
+    if (!asked.accepted) throw this.#refusal(asked);
+    this.#host.wake(this);
+  }
+
+  /** Stands for election now. */
+  campaign(): void {
+    this.#checkUp();
+    this.#raft.campaign();
+    this.#host.wake(this);
+  }
+
+  /** Takes a snapshot of what is applied and cuts the log. Resolves when it is durable. */
+  async checkpoint(): Promise<void> {
+    this.#checkUp();
+    await this.#snapshotting;
+    this.#beginSnapshot();
+    await this.#snapshotting;
+  }
+
+  /** A message, from which life of the sender's log. */
+  receive(
+    bytes: Uint8Array,
+    sender: { readonly incarnation: number; owns(node: NodeId): boolean },
+  ) {
+    const { counters } = this.#host;
+    let message: Message;
+    try {
+      message = decodeMessage(bytes);
+    } catch (error) {
+      // Counted, and sent again by its sender.
+      if (!isCodedError(error)) throw error;
+      counters.refusedBody++;
+      return;
+    }
+    if (message.to !== this.node || !sender.owns(message.from) || message.type === "snapshot") {
+      counters.lettersMisaddressed++;
+      return;
+    }
+    if (this.#isCurrent(message.from, sender.incarnation)) this.#step(message);
+    else counters.lettersOldIncarnation++;
+  }
+
+  /** All of a snapshot is here; the core decides whether it is wanted. */
+  receiveSnapshot(message: SnapshotMessage, receiver: SnapshotReceiver): void {
+    this.#received = receiver;
+    this.#step(message);
+  }
+
+  wantsSnapshot(index: number): boolean {
+    return this.isUp && index > this.#raft.commit && this.#received === undefined;
+  }
+
+  tick(isAfterStall: boolean): void {
+    if (!this.isUp) return;
+    const { settings, counters, logger } = this.#host;
+    this.#waiters.tick();
+    this.#disk.pump();
+    const leads = this.#raft.role === "leader";
+    const electionMs = settings.raft.electionTicks * settings.tickMs;
+    if (this.#hangsMs() > 2 * electionMs && leads) {
+      counters.flushesHung++;
+      logger.warn("raft.flush_hangs", { group: this.id, hangsMs: this.#hangsMs() });
+      this.#raft.stepDown();
+    }
+    // A node that cannot write cannot lead; one that slept first listens for its leader.
+    const rests = !leads && (isAfterStall || this.#hangsMs() > electionMs);
+    if (!rests) this.#raft.tick();
+    this.#askForRepair();
+    const logBytes = this.#host.log.bytesSinceRelease(this.id);
+    if (logBytes - this.#keptBytes > settings.snapshotLogBytes) this.#autoSnapshot();
+    this.#host.wake(this);
+  }
+
+  /** What was sent to the node may be lost. */
+  noteUnreachable(node: NodeId): void {
+    if (this.isUp) this.#raft.noteUnreachable(node);
+  }
+
+  noteSnapshotProgress(node: NodeId): void {
+    if (this.isUp) this.#raft.noteSnapshotProgress(node);
+  }
+
+  /** Whether a leader here can tell the node that it is a member no more. */
+  hasRemoved(node: NodeId): boolean {
+    const { configuration, configurationIndex, role, commit } = this.#raft.status();
+    if (role !== "leader" || configurationIndex > commit) return false;
+    return !configuration.voters.includes(node) && !configuration.learners.includes(node);
+  }
+
+  /** The leader's configuration has us no more. */
+  noteRemoved(): void {
+    if (this.#isRemoved) return;
+    this.#isRemoved = true;
+    this.#host.logger.warn("raft.removed", { group: this.id, node: this.node });
+    this.#waiters.end(this.#notLeader("this node was removed from the group"));
+  }
+
+  /** Does what the core has to do. Called once a turn. */
+  turn(): void {
+    if (!this.isUp) return;
+    try {
+      for (;;) {
+        const ready = this.#raft.ready();
+        if (ready === undefined) break;
+        this.#take(ready);
+      }
+    } catch (error) {
+      this.fail(toError(error));
+    }
+  }
+
+  fail(error: Error): void {
+    if (this.#failure !== undefined) return;
+    const failure = raftErrors.groupFailed({ group: this.id, reason: error.message }, error);
+    this.#failure = failure;
+    this.#host.counters.groupsFailed++;
+    this.#host.logger.error("raft.group_failed", { group: this.id, reason: error.message });
+    this.#waiters.end(failure);
+  }
+
+  /** Ends without a word, as the node stops. */
+  async close(error: Error): Promise<void> {
+    this.#failure ??= error;
+    this.#waiters.end(error);
+    await this.#snapshotting;
+  }
+
+  #step(message: Message): void {
+    if (!this.isUp) return;
+    try {
+      this.#raft.step(message);
+    } catch (error) {
+      // Only a broken rule throws here: this group ends, the node goes on.
+      this.fail(toError(error));
+    }
+    this.#host.wake(this);
+  }
+
+  #isCurrent(from: NodeId, incarnation: number): boolean {
+    const known = this.#incarnations.get(from);
+    if (known !== undefined && incarnation < known) return false;
+    if (known !== undefined && incarnation > known) this.#raft.resetPeer(from);
+    this.#incarnations.set(from, incarnation);
+    return true;
+  }
+
+  #admit(commands: readonly Command[], bytes: number): void {
+    this.#checkUp();
+    const host = this.#host;
+    try {
+      const limit = host.log.payloadBytesMax;
+      const large = commands.find(({ data }) => data.length > limit);
+      if (large) throw raftErrors.limit({ what: `a command of ${large.data.length} bytes`, limit });
+      if (host.log.full) throw raftErrors.diskFull({ group: this.id });
+      this.#waiters.admit();
+      host.admit(bytes);
+    } catch (error) {
+      host.counters.proposalsRefused++;
+      throw error;
+    }
+  }
+
+  async #entered(proposed: Proposed | Refused): Promise<void> {
+    if (!proposed.accepted) throw this.#refusal(proposed);
+    const applied = this.#waiters.propose(proposed.index, proposed.term, 0);
+    this.#host.wake(this);
+    await applied;
+  }
+
+  #checkUp(): void {
+    if (this.#failure !== undefined) throw this.#failure;
+    if (this.#isRemoved) throw this.#notLeader("this node was removed from the group");
+  }
+
+  #notLeader(reason: string): Error {
+    return raftErrors.notLeader({ group: this.id, leader: this.#raft.leader, reason });
+  }
+
+  #refusal({ reason }: Refused): Error {
+    const { id: group } = this;
+    if (reason === "not_leader" || reason === "transferring" || reason === "repairing") {
+      return this.#notLeader(reason);
+    }
+    if (reason !== "limit") return raftErrors.declined({ group, reason });
+    this.#host.counters.proposalsRefused++;
+    const limit = this.#host.settings.raft.uncommittedBytesMax;
+    return raftErrors.limit({ what: `what group ${group} has not committed`, limit });
+  }
+
+  // Age of the oldest write under way.
+  #hangsMs(): number {
+    const oldest = this.#flights[0];
+    return oldest === undefined ? 0 : this.#host.nowMs() - oldest.sinceMs;
+  }
+
+  #take(ready: Ready): void {
+    for (const message of ready.messages) this.#send(message);
+    const sinceMs = this.#host.nowMs();
+    const flight = { number: ready.number, waits: 1, messages: ready.messagesAfterSync, sinceMs };
+    this.#flights.push(flight);
+    const landed = (error: Error | undefined): void => {
+      if (error !== undefined) this.#host.failHost(error);
+      else this.#land(flight);
+    };
+    const { hardState, snapshot, entries } = ready;
+    const isPromise = hardState?.term !== this.#saved.term || hardState?.vote !== this.#saved.vote;
+    if (hardState !== undefined && isPromise) {
+      flight.waits++;
+      this.#saved = hardState;
+      this.#saveMeta({ ...this.#meta, hardState }, landed);
+    }
+    if (snapshot !== undefined) {
+      flight.waits++;
+      const receiver = this.#received;
+      this.#received = undefined;
+      this.#disk.install(() => this.#install(snapshot, receiver), landed);
+    } else {
+      this.#dropReceived();
+    }
+    if (entries.length > 0) {
+      flight.waits++;
+      this.#disk.append(entries, landed);
+    }
+    this.#land(flight);
+    if (ready.committed.length > 0) this.#run(() => this.#apply(ready.committed));
+    for (const { context, index } of ready.readStates) this.#confirmed(context, index);
+    for (const context of ready.readsLost) this.#waiters.readLost(context, this.#raft.leader);
+    this.#waiters.serve(this.#base.index);
+    this.#endRepair();
+  }
+
+  #saveMeta(meta: GroupMeta, done: (error: Error | undefined) => void): void {
+    const { configurationIndex } = this.#raft.status();
+    this.#meta = { ...meta, configurationIndex };
+    this.#host.metas.save(this.#meta, done);
+  }
+
+  // A write ended: whatever waited for it and is next in order leaves.
+  #land(flight: Flight): void {
+    flight.waits--;
+    if (!this.isUp) return;
+    let persisted = 0;
+    while (this.#flights[0]?.waits === 0) {
+      const { number, messages } = this.#flights.shift() as Flight;
+      persisted = number;
+      this.#raft.advance({ persisted });
+      for (const message of messages) this.#send(message);
+    }
+    if (persisted > 0) this.#host.wake(this);
+  }
+
+  #send(message: Message): void {
+    const { settings } = this.#host;
+    const electionMs = settings.raft.electionTicks * settings.tickMs;
+    // Heartbeats of a leader that cannot write would keep the others from electing one that can.
+    if (message.type === "heartbeat" && this.#hangsMs() > electionMs) return;
+    if (message.type === "snapshot") this.#host.offer(this, message);
+    else this.#host.send(this, message);
+  }
+
+  /** Runs one task of the machine after the other; at once when nothing is under way. */
+  #run(task: () => undefined | Promise<void>): void {
+    this.#tasks.push(task);
+    if (!this.#isApplying) this.#runNext();
+  }
+
+  #runNext(): void {
+    for (;;) {
+      const task = this.#tasks.shift();
+      if (task === undefined || this.#failure !== undefined) return;
+      let running: undefined | Promise<void>;
+      try {
+        running = task();
+      } catch (error) {
+        this.fail(toError(error));
+        return;
+      }
+      if (running === undefined) continue;
+      this.#isApplying = true;
+      running.then(
+        () => {
+          this.#isApplying = false;
+          this.#runNext();
+        },
+        (error: unknown) => this.fail(toError(error)),
+      );
+      return;
+    }
+  }
+
+  #apply(entries: readonly Entry[]): undefined | Promise<void> {
+    const { durableIndex } = this.machine;
+    const commands = entries.filter(
+      (entry): entry is CommandEntry => entry.kind === "command" && entry.index > durableIndex,
+    );
+    const results = commands.length === 0 ? [] : this.machine.apply(commands);
+    if (!(results instanceof Promise)) {
+      this.#applied(entries, commands, results);
+      return undefined;
+    }
+    return results.then((settled) => this.#applied(entries, commands, settled));
+  }
+
+  #applied(entries: readonly Entry[], commands: readonly Entry[], results: readonly unknown[]) {
+    if (!this.isUp) return;
+    let at = 0;
+    for (const entry of entries) {
+      const { index, term } = entry;
+      if (entry.kind === "membership") {
+        const { configuration } = entry;
+        this.#base = { index, term, configuration, configurationIndex: index };
+      } else this.#base = { ...this.#base, index, term };
+      const result = commands[at] === entry ? results[at++] : undefined;
+      this.#waiters.applied(index, term, result);
+    }
+    this.#raft.advance({ applied: this.#base.index });
+    this.#waiters.serve(this.#base.index);
+    this.#endRepair();
+    this.#host.wake(this);
+  }
+
+  // The snapshot's files are complete and synced, but do not count yet.
+  #install(meta: SnapshotMeta, receiver: SnapshotReceiver | undefined): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#run(async () => {
+        try {
+          if (receiver?.manifest.meta.index !== meta.index) {
+            throw new Error(`the snapshot at ${meta.index} was never received`);
+          }
+          await this.#snapshotting;
+          await this.#disk.cutAbove(meta);
+          await receiver.commit();
+          await this.#startFrom(meta);
+          resolve();
+        } catch (error) {
+          reject(toError(error));
+        }
+      });
+    });
+  }
+
+  async #startFrom(meta: SnapshotMeta): Promise<void> {
+    const { log, snapshots, counters } = this.#host;
+    log.release(this.id, meta.index);
+    const reader = await snapshots.latest(this.id);
+    if (reader === undefined) throw new Error("the snapshot received is gone");
+    try {
+      await this.machine.install(reader.manifest, readPieces(reader));
+    } finally {
+      await reader.close();
+    }
+    this.#base = meta;
+    this.#snapshotIndex = meta.index;
+    this.#waiters.passedOver(meta.index);
+    counters.snapshotsInstalled++;
+    this.#raft.advance({ applied: meta.index });
+  }
+
+  // The core needed nothing of it, or had it from the log.
+  #dropReceived(): void {
+    const receiver = this.#received;
+    this.#received = undefined;
+    receiver?.close().catch((error: unknown) => this.#host.failHost(toError(error)));
+  }
+
+  #autoSnapshot(): void {
+    if (this.#snapshotting === undefined) this.#beginSnapshot();
+  }
+
+  #beginSnapshot(): void {
+    if (this.#base.index <= this.#snapshotIndex || this.#isApplying || !this.isUp) return;
+    const { id: group, epoch, machine } = this;
+    const head = { group, epoch, meta: this.#base, machineVersion: machine.version };
+    this.#snapshotting = this.#writeSnapshot(head, machine.capture());
+  }
+
+  async #writeSnapshot(
+    head: Parameters<GroupStores["snapshots"]["write"]>[0],
+    pieces: Parameters<GroupStores["snapshots"]["write"]>[1],
+  ): Promise<void> {
+    const { snapshots, counters, logger, log } = this.#host;
+    const { index } = head.meta;
+    try {
+      await snapshots.write(head, pieces);
+      this.#snapshotIndex = index;
+      counters.snapshotsTaken++;
+      if (!this.isUp || "accepted" in this.#raft.takeSnapshot(index)) return;
+      const cut = this.#cutIndex(index);
+      if (cut > 0 && this.#raft.compact(cut).accepted) log.release(this.id, cut);
+      this.#keptBytes = log.bytesSinceRelease(this.id);
+    } catch (error) {
+      // The log stays: nothing is cut on the word of a snapshot that is not there.
+      counters.snapshotsFailed++;
+      logger.warn("raft.snapshot_failed", { group: this.id, reason: toError(error).message });
+      if (isCodedError(error, "DISK_IO_FAILED")) this.#host.failHost(error);
+    } finally {
+      this.#snapshotting = undefined;
+    }
+  }
+
+  // What a follower that answers still needs stays, within a limit.
+  #cutIndex(index: number): number {
+    const { settings, log } = this.#host;
+    const cut = Math.max(0, index - settings.keptEntries);
+    if (log.bytesSinceRelease(this.id) > settings.keptLogBytes) return cut;
+    const needed = this.#raft.status().peers.filter(({ active }) => active);
+    return Math.min(cut, ...needed.map(({ match }) => match));
+  }
+
+  #confirmed(context: string, index: number): void {
+    if (context === this.#repairContext && this.#meta.repairing) this.#repairTo = index;
+    else this.#waiters.confirmed(context, index);
+  }
+
+  // How far a node in repair has to come: asked after the loss, until an answer is applied.
+  #askForRepair(): void {
+    if (!this.#meta.repairing || this.#raft.leader === noNode) return;
+    if (this.#repairTo !== Number.POSITIVE_INFINITY) return;
+    this.#repairContext ||= `repair.${this.incarnation}.${this.#host.random.below(2 ** 32)}`;
+    this.#raft.readIndex(this.#repairContext);
+  }
+
+  #endRepair(): void {
+    if (!this.#meta.repairing || !this.isUp) return;
+    if (this.#base.index < this.#repairTo || this.#raft.persisted < this.#repairTo) return;
+    this.#repairTo = Number.POSITIVE_INFINITY;
+    this.#saveMeta({ ...this.#meta, hardState: this.#saved, repairing: false }, (error) => {
+      if (error !== undefined) {
+        this.#host.failHost(error);
+        return;
+      }
+      if (!this.isUp) return;
+      this.#raft.setRepairing(false);
+      this.#host.counters.groupsRepaired++;
+      this.#host.logger.info("raft.repair_ended", { group: this.id, index: this.#base.index });
+      // Old damage below a snapshot says nothing at the next start.
+      this.#autoSnapshot();
+    });
+  }
+}
+
+function positionIn({ base, raft }: GroupBoot): SnapshotMeta {
+  let position = base;
+  for (const entry of raft.entries) {
+    const { index, term } = entry;
+    if (index > raft.applied) break;
+    if (entry.kind === "membership") {
+      position = { index, term, configuration: entry.configuration, configurationIndex: index };
+    } else position = { ...position, index, term };
+  }
+  return position;
+}

@@ -1,0 +1,501 @@
+// Many groups on one disk: one log, one meta file, one frame a peer and turn, one tick for all.
+//
+// Keeps: cluster, site, disk and epoch stand on every message, and what does not fit is refused
+// before it is parsed, counted, and never ends the node; the first IO error ends it; a tick that
+// comes late counts once, and followers then listen for their leader before they stand.
+// Leaves to the owner: the log, the transport, the machines, and who should be in which group.
+
+import {
+  type Cancel,
+  type Clock,
+  type Disk,
+  joinPath,
+  type Logger,
+  type Random,
+} from "../../base/index.ts";
+import type { WriteAheadLog } from "../../log/index.ts";
+import { encodeMessage } from "../codec.ts";
+import type { Configuration, Message, NodeId } from "../core/types.ts";
+import { raftErrors } from "../errors.ts";
+import { createHostCounters, type HostCounters } from "./counters.ts";
+import { createDiskSnapshots } from "./disk-snapshots.ts";
+import {
+  decodeChunk,
+  decodeLetters,
+  decodeNotice,
+  decodeOffer,
+  decodeWant,
+  encodeNotice,
+  type Frame,
+  type FrameKind,
+  type FrameRefusal,
+  type GroupAddress,
+  type Letter,
+  openFrame,
+} from "./frames.ts";
+import { Group, type GroupHost, type GroupStatus } from "./group.ts";
+import { bootGroup, emptySnapshot, isPristine } from "./group-boot.ts";
+import { type Identity, metaPath, readIdentity, type Uuid } from "./identity.ts";
+import { type Member, MemberTable } from "./members.ts";
+import { MetaFile } from "./meta-file.ts";
+import { Outbox } from "./outbox.ts";
+import type { HostSettings, SnapshotStore, StateMachine, Transport } from "./ports.ts";
+import { SnapshotTransfers } from "./transfers.ts";
+
+export type HostComponents = {
+  readonly disk: Disk;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly logger: Logger;
+  /** Shared with others; a group is a shard of it. The owner closes it, after the host. */
+  readonly log: WriteAheadLog;
+  readonly transport: Transport;
+  readonly machineOf: (group: number) => StateMachine;
+  /** Default: files below the directory of the host. */
+  readonly snapshots?: SnapshotStore;
+  /** Told once: the volume failed, and nothing is acknowledged any more. */
+  readonly onFailure?: (error: Error) => void;
+  /** This node is no longer a member of the group. */
+  readonly onRemoved?: (group: number) => void;
+};
+
+export type NewGroup = {
+  readonly group: number;
+  /** The number of this node in it. */
+  readonly node: NodeId;
+  /** The same at all first members. A node that joins leaves it out, and is told. */
+  readonly configuration?: Configuration;
+};
+
+/**
+ * Opens the host of a formatted directory whose members are known.
+ * @throws RAFT_DIR_MISSING, RAFT_DIR_DAMAGED, RAFT_DIR_NEWER, RAFT_IDENTITY_FOREIGN,
+ *   RAFT_META_LOST, or what the disk says.
+ */
+export async function openRaftHost(
+  settings: HostSettings,
+  components: HostComponents,
+  place: { readonly dir: string; readonly clusterId?: Uuid; readonly siteId?: Uuid },
+): Promise<RaftHost> {
+  const { disk, transport } = components;
+  const identity = await readIdentity(disk, place.dir, place);
+  const members = await MemberTable.open(disk, place.dir);
+  const metas = await MetaFile.open(disk, metaPath(place.dir));
+  const host = new RaftHost(settings, components, { dir: place.dir, identity, members, metas });
+  await transport.start(host.transportEvents);
+  host.start();
+  return host;
+}
+
+type Parts = {
+  readonly dir: string;
+  readonly identity: Identity;
+  readonly members: MemberTable;
+  readonly metas: MetaFile;
+};
+
+export class RaftHost {
+  readonly identity: Identity;
+  readonly counters: HostCounters = createHostCounters();
+  readonly transportEvents: Parameters<Transport["start"]>[0];
+  readonly #settings: HostSettings;
+  readonly #components: HostComponents;
+  readonly #members: MemberTable;
+  readonly #metas: MetaFile;
+  readonly #snapshots: SnapshotStore;
+  readonly #groupHost: GroupHost;
+  readonly #outbox: Outbox;
+  readonly #transfers: SnapshotTransfers;
+  readonly #groups = new Map<number, Group>();
+  readonly #opening = new Set<number>();
+  readonly #awake = new Set<Group>();
+  #paced: Array<() => void> = [];
+  #proposedBytes = 0;
+  #isTurnPlanned = false;
+  #cancelTick: Cancel | undefined;
+  #lastTickMs = 0;
+  /** Ticks for which followers listen after a stall. */
+  #graceTicks = 0;
+  #failure: Error | undefined;
+  #closing: Promise<void> | undefined;
+
+  constructor(settings: HostSettings, components: HostComponents, parts: Parts) {
+    this.#settings = settings;
+    this.#components = components;
+    this.identity = parts.identity;
+    this.#members = parts.members;
+    this.#metas = parts.metas;
+    const chunkBytes = settings.snapshotChunkBytes;
+    const snapshotDir = joinPath(parts.dir, "snapshots");
+    this.#snapshots =
+      components.snapshots ?? createDiskSnapshots(components.disk, snapshotDir, { chunkBytes });
+    this.transportEvents = {
+      onFrame: (frame) => this.#onFrame(frame),
+      onDown: (siteId) => this.#onDown(siteId),
+    };
+    this.#outbox = new Outbox(this.identity, settings.frameBytesMax, (to, frame) =>
+      this.#post(to, frame),
+    );
+    this.#groupHost = this.#createGroupHost(parts.dir);
+    this.#transfers = new SnapshotTransfers({
+      settings,
+      counters: this.counters,
+      logger: components.logger,
+      snapshots: this.#snapshots,
+      sendTo: (node, kind, body) => this.#sendTo(node, kind, body),
+      failHost: (error) => this.fail(error),
+    });
+  }
+
+  start(): void {
+    this.#components.transport.setPeers(this.#peers());
+    this.#lastTickMs = this.#components.clock.elapsedMs();
+    this.#planTick();
+  }
+
+  get failure(): Error | undefined {
+    return this.#failure;
+  }
+
+  members(): Member[] {
+    return this.#members.all();
+  }
+
+  /** Groups that are stored here, open or not. */
+  storedGroups(): number[] {
+    return this.#metas.groups();
+  }
+
+  /**
+   * Makes members known, durably, before they appear in a configuration.
+   * @throws RAFT_MEMBER_CONFLICT, RAFT_LIMIT_REACHED.
+   */
+  async admit(members: readonly Member[]): Promise<void> {
+    await this.#members.admit(members);
+    this.#components.transport.setPeers(this.#peers());
+  }
+
+  /** Nothing of the node is taken any more, whatever it says; its number is spent. */
+  async forget(node: NodeId): Promise<void> {
+    await this.#members.remove(node);
+    this.#components.transport.setPeers(this.#peers());
+  }
+
+  /** @throws RAFT_GROUP_EXISTS, RAFT_META_LOST, RAFT_LIMIT_REACHED, and as `openGroup`. */
+  async createGroup({ group, node, configuration }: NewGroup): Promise<Group> {
+    const { log } = this.#components;
+    const known = this.#metas.get(group);
+    const reader = await this.#snapshots.latest(group);
+    await reader?.close();
+    const isUnfinished = known !== undefined && reader === undefined && isPristine(known, log);
+    if (known !== undefined && !isUnfinished) throw raftErrors.groupExists({ group });
+    if (known === undefined && (reader !== undefined || log.range(group) !== undefined)) {
+      throw raftErrors.metaLost({ group, path: this.#groupHost.metaPath });
+    }
+    const hardState = { term: 0, vote: 0, commit: 0 };
+    const life = { epoch: 1, incarnation: 1, configurationIndex: 0, repairing: false };
+    await this.#metas.saved({ group, node, hardState, ...life });
+    const meta = configuration ? { ...emptySnapshot, configuration } : emptySnapshot;
+    // The machine's empty state is not in it: a machine in memory begins with none.
+    await this.#snapshots.write({ group, epoch: 1, meta, machineVersion: 0 }, []);
+    return this.openGroup(group);
+  }
+
+  /** @throws RAFT_GROUP_UNKNOWN, RAFT_META_LOST, RAFT_LIMIT_REACHED, RAFT_HOST_CLOSED. */
+  async openGroup(group: number): Promise<Group> {
+    this.#checkOpen();
+    const open = this.#groups.get(group);
+    if (open !== undefined) return open;
+    const limit = this.#settings.groupsMax;
+    if (this.#groups.size >= limit) throw raftErrors.limit({ what: "open groups", limit });
+    if (this.#opening.has(group)) throw raftErrors.groupExists({ group });
+    this.#opening.add(group);
+    try {
+      const machine = this.#components.machineOf(group);
+      const boot = await bootGroup(group, this.#groupHost, machine);
+      this.#checkOpen();
+      const opened = new Group(boot, machine, this.#groupHost);
+      this.#groups.set(group, opened);
+      this.#wake(opened);
+      return opened;
+    } finally {
+      this.#opening.delete(group);
+    }
+  }
+
+  group(group: number): Group | undefined {
+    return this.#groups.get(group);
+  }
+
+  status(): GroupStatus[] {
+    return [...this.#groups.values()].map((group) => group.status());
+  }
+
+  /** The first IO error: nothing is sent or acknowledged after it. */
+  fail(cause: Error): void {
+    if (this.#failure !== undefined || this.#closing !== undefined) return;
+    const failure = raftErrors.hostFailed({ reason: cause.message }, cause);
+    this.#failure = failure;
+    this.#components.logger.error("raft.host_failed", { reason: cause.message });
+    this.#cancelTick?.();
+    for (const group of this.#groups.values()) group.fail(failure);
+    this.#components.onFailure?.(failure);
+  }
+
+  /** Stops without a word to the others; they take it for a crash. */
+  close(): Promise<void> {
+    this.#closing ??= this.#closeAll();
+    return this.#closing;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  async #closeAll(): Promise<void> {
+    this.#cancelTick?.();
+    const closed = raftErrors.hostClosed({});
+    for (const group of this.#groups.values()) await group.close(closed);
+    await this.#components.transport.close();
+    await this.#transfers.close();
+    await this.#metas.close();
+    for (const settle of this.#paced.splice(0)) settle();
+  }
+
+  #createGroupHost(dir: string): GroupHost {
+    const { log, logger, clock, random } = this.#components;
+    return {
+      log,
+      logger,
+      random,
+      settings: this.#settings,
+      counters: this.counters,
+      metas: this.#metas,
+      metaPath: metaPath(dir),
+      snapshots: this.#snapshots,
+      nowMs: () => clock.elapsedMs(),
+      send: (group, message) => this.#send(group, message),
+      offer: (group, message) => this.#transfers.offer(group, message),
+      wake: (group) => this.#wake(group),
+      admit: (bytes) => this.#admit(bytes),
+      noteBytes: (delta) => {
+        this.#proposedBytes += delta;
+      },
+      pace: (settle) => this.#pace(settle),
+      failHost: (error) => this.fail(error),
+    };
+  }
+
+  #checkOpen(): void {
+    if (this.#failure !== undefined) throw this.#failure;
+    if (this.#closing !== undefined) throw raftErrors.hostClosed({});
+  }
+
+  #admit(bytes: number): void {
+    const limit = this.#settings.proposedBytesMax;
+    const isOver = this.#proposedBytes > 0 && this.#proposedBytes + bytes > limit;
+    if (isOver) throw raftErrors.limit({ what: "bytes proposed and not applied", limit });
+  }
+
+  #pace(settle: () => void): void {
+    if (this.#proposedBytes <= this.#settings.proposedBytesSoft) {
+      settle();
+      return;
+    }
+    this.counters.acksDelayed++;
+    this.#paced.push(settle);
+  }
+
+  #peers(): Member[] {
+    const own = this.identity.siteId;
+    return this.#members.all().filter(({ siteId, removed }) => siteId !== own && !removed);
+  }
+
+  #planTick(): void {
+    const { clock } = this.#components;
+    this.#cancelTick = clock.schedule(this.#settings.tickMs, () => this.#tick());
+  }
+
+  #tick(): void {
+    if (this.#failure !== undefined || this.#closing !== undefined) return;
+    const nowMs = this.#components.clock.elapsedMs();
+    const { tickMs, stallMs, raft } = this.#settings;
+    if (nowMs - this.#lastTickMs > tickMs + stallMs) {
+      this.counters.stalls++;
+      this.#graceTicks = raft.electionTicks;
+    }
+    this.#lastTickMs = nowMs;
+    const isAfterStall = this.#graceTicks > 0;
+    if (isAfterStall) this.#graceTicks--;
+    for (const group of this.#groups.values()) group.tick(isAfterStall);
+    this.#transfers.tick();
+    for (const settle of this.#paced.splice(0)) settle();
+    // All groups' heartbeats of this tick are in one frame a peer.
+    this.#turn();
+    this.#planTick();
+  }
+
+  #wake(group: Group): void {
+    this.#awake.add(group);
+    this.#planTurn();
+  }
+
+  #planTurn(): void {
+    if (this.#isTurnPlanned) return;
+    this.#isTurnPlanned = true;
+    this.#components.clock.soon(() => {
+      this.#isTurnPlanned = false;
+      this.#turn();
+    });
+  }
+
+  #turn(): void {
+    if (this.#failure !== undefined || this.#closing !== undefined) return;
+    // What a group does may wake it again: bounded by what the core has to do.
+    for (const group of this.#awake) {
+      this.#awake.delete(group);
+      group.turn();
+    }
+    this.#outbox.flush();
+  }
+
+  #send(group: Group, message: Message): void {
+    const to = this.#members.get(message.to);
+    if (to === undefined || to.removed) return;
+    const { id, epoch, incarnation } = group;
+    const letter: Letter = { group: id, epoch, incarnation, message: encodeMessage(message) };
+    this.#outbox.add(to.siteId, letter);
+    this.#planTurn();
+  }
+
+  #sendTo(node: NodeId, kind: FrameKind, body: Uint8Array): boolean {
+    const to = this.#members.get(node);
+    if (to === undefined || to.removed || this.#failure !== undefined) return false;
+    return this.#post(to.siteId, this.#outbox.frame(kind, body));
+  }
+
+  #post(to: Uuid, frame: Buffer): boolean {
+    const isTaken = this.#closing === undefined && this.#components.transport.send(to, frame);
+    if (isTaken) this.counters.framesSent++;
+    else this.counters.framesDropped++;
+    return isTaken;
+  }
+
+  #onDown(siteId: Uuid): void {
+    for (const member of this.#members.all()) {
+      if (member.siteId !== siteId) continue;
+      for (const group of this.#groups.values()) group.noteUnreachable(member.node);
+    }
+  }
+
+  #onFrame(bytes: Buffer): void {
+    if (this.#failure !== undefined || this.#closing !== undefined) return;
+    const frame = openFrame(bytes, {
+      clusterId: this.identity.clusterId,
+      frameBytesMax: this.#settings.frameBytesMax,
+      knows: (siteId, diskId) => this.#members.knows(siteId, diskId),
+    });
+    if (typeof frame === "string") {
+      this.counters[refusalCounters[frame]]++;
+      return;
+    }
+    this.counters.framesReceived++;
+    this.#handle(frame);
+  }
+
+  #handle(frame: Frame): void {
+    switch (frame.kind) {
+      case "messages":
+        this.#onLetters(frame);
+        break;
+      case "offer":
+        this.#forGroup(frame, decodeOffer(frame.body), (group, offer) =>
+          this.#transfers.onOffer(group, offer),
+        );
+        break;
+      case "want":
+        this.#forGroup(frame, decodeWant(frame.body), (group, want) => {
+          if (this.#owns(frame, want.node)) this.#transfers.onWant(group, want);
+          else this.counters.lettersMisaddressed++;
+        });
+        break;
+      case "chunk":
+        this.#forGroup(frame, decodeChunk(frame.body), (group, chunk) =>
+          this.#transfers.onChunk(group, chunk),
+        );
+        break;
+      case "notice":
+        this.#forGroup(frame, decodeNotice(frame.body), (group, notice) => {
+          if (notice.node !== group.node || notice.what !== "removed") return;
+          group.noteRemoved();
+          this.#components.onRemoved?.(group.id);
+        });
+        break;
+      default:
+        this.counters.refusedKind++;
+    }
+  }
+
+  #onLetters(frame: Frame): void {
+    const letters = decodeLetters(frame.body);
+    if (letters === undefined) {
+      this.counters.refusedBody++;
+      return;
+    }
+    for (const letter of letters) {
+      this.#forGroup(frame, letter, (group, { incarnation, message }) => {
+        group.receive(message, { incarnation, owns: (node) => this.#takes(frame, group, node) });
+      });
+    }
+  }
+
+  #forGroup<T extends GroupAddress>(
+    frame: Frame,
+    part: T | undefined,
+    handle: (group: Group, part: T) => void,
+  ): void {
+    if (part === undefined) {
+      this.counters.refusedBody++;
+      return;
+    }
+    const group = this.#groups.get(part.group);
+    if (group === undefined) {
+      this.counters.lettersUnknownGroup++;
+      return;
+    }
+    if (part.epoch !== group.epoch) {
+      this.counters.lettersWrongEpoch++;
+      return;
+    }
+    if (group.isUp) handle(group, part);
+    else if (frame.kind === "messages") this.counters.lettersUnknownGroup++;
+  }
+
+  #owns(frame: Frame, node: NodeId): boolean {
+    const member = this.#members.get(node);
+    return member !== undefined && member.diskId === frame.diskId && !member.removed;
+  }
+
+  // A member that was removed while it was away is told, by a leader that knows it for sure.
+  #takes(frame: Frame, group: Group, node: NodeId): boolean {
+    if (!this.#owns(frame, node)) return false;
+    if (!group.hasRemoved(node)) return true;
+    const { id, epoch, incarnation } = group;
+    const notice = { group: id, epoch, incarnation, node, what: "removed" as const };
+    if (this.#sendTo(node, "notice", encodeNotice(notice))) this.counters.removalsTold++;
+    return true;
+  }
+}
+
+const refusalCounters: Readonly<Record<FrameRefusal, keyof HostCounters>> = {
+  length: "refusedLength",
+  magic: "refusedMagic",
+  version: "refusedVersion",
+  cluster: "refusedCluster",
+  sender: "refusedSender",
+  crc: "refusedCrc",
+  kind: "refusedKind",
+  body: "refusedBody",
+};
+
+export type { GroupStatus };
