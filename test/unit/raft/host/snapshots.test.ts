@@ -1,0 +1,192 @@
+import { expect, test } from "vitest";
+import { SeededRandom, SimClock, SimDisk } from "../../../../src/base/index.ts";
+import { frameKinds } from "../../../../src/raft/host/frames.ts";
+import {
+  createDiskSnapshots,
+  createMemorySnapshots,
+  type SnapshotHead,
+  type SnapshotReader,
+  type SnapshotStore,
+} from "../../../../src/raft/index.ts";
+import { hostOf, RaftCluster, raftDir, type Station } from "../../../support/raft-cluster.ts";
+
+const head = (index: number): SnapshotHead => ({
+  group: 1,
+  epoch: 1,
+  meta: { index, term: 2, configuration: { voters: [1], learners: [] }, configurationIndex: 0 },
+  machineVersion: 7,
+});
+
+async function contents(reader: SnapshotReader): Promise<string> {
+  let text = "";
+  for (let chunk = 0; chunk < reader.manifest.chunks.length; chunk++) {
+    text += (await reader.read(chunk)).toString();
+  }
+  await reader.close();
+  return text;
+}
+
+function stores(): Array<{ clock: SimClock; disk: SimDisk; store: SnapshotStore }> {
+  const clock = new SimClock();
+  const disk = new SimDisk({ clock, random: new SeededRandom(1) });
+  return [
+    { clock, disk, store: createDiskSnapshots(disk, "snapshots", { chunkBytes: 4 }) },
+    { clock, disk, store: createMemorySnapshots({ chunkBytes: 4 }) },
+  ];
+}
+
+test("both stores keep the newest complete snapshot and cut pieces into equal chunks", async () => {
+  for (const { clock, store } of stores()) {
+    expect(await clock.complete(store.latest(1))).toBeUndefined();
+    await clock.complete(store.write(head(5), [Buffer.from("ab"), Buffer.from("cdefghi")]));
+    const reader = await clock.complete(store.latest(1));
+    expect(reader?.manifest.chunks.map(({ sizeBytes }) => sizeBytes)).toEqual([4, 4, 1]);
+    expect(await clock.complete(contents(reader as SnapshotReader))).toBe("abcdefghi");
+    await clock.complete(store.write(head(9), []));
+    expect((await clock.complete(store.latest(1)))?.manifest.meta.index).toBe(9);
+  }
+});
+
+test("both stores take chunks in order and with the right bytes only, and go on where they ended", async () => {
+  for (const { clock, store } of stores()) {
+    const manifest = await clock.complete(store.write(head(5), [Buffer.from("abcdefghi")]));
+    const wanted = { ...manifest, meta: { ...manifest.meta, index: 8 } };
+    const first = await clock.complete(store.receive(wanted));
+    expect(await clock.complete(first.add(1, Buffer.from("efgh")))).toBe(false);
+    expect(await clock.complete(first.add(0, Buffer.from("abcX")))).toBe(false);
+    expect(await clock.complete(first.add(0, Buffer.from("abcd")))).toBe(true);
+    await clock.complete(first.close());
+    expect((await clock.complete(store.latest(1)))?.manifest.meta.index).toBe(5);
+    const second = await clock.complete(store.receive(wanted));
+    expect(second.next).toBe(1);
+    await clock.complete(second.add(1, Buffer.from("efgh")));
+    await clock.complete(second.add(2, Buffer.from("i")));
+    await clock.complete(second.commit());
+    const reader = await clock.complete(store.latest(1));
+    expect(reader?.manifest.meta.index).toBe(8);
+    expect(await clock.complete(contents(reader as SnapshotReader))).toBe("abcdefghi");
+  }
+});
+
+test("a power cut at any moment of a write leaves the old snapshot or the new one", async () => {
+  const seen = new Set<number>();
+  for (let calls = 0; calls < 60; calls++) {
+    const clock = new SimClock();
+    const disk = new SimDisk({ clock, random: new SeededRandom(calls) });
+    const store = createDiskSnapshots(disk.attach(), "snapshots", { chunkBytes: 4 });
+    await clock.complete(store.write(head(5), [Buffer.from("old")]));
+    const writing = store.write(head(9), [Buffer.from("newer than old")]);
+    writing.catch(() => undefined);
+    await clock.advance(calls / 8);
+    disk.crash();
+    const after = createDiskSnapshots(disk.attach(), "snapshots", { chunkBytes: 4 });
+    const reader = (await clock.complete(after.latest(1))) as SnapshotReader;
+    const { index } = reader.manifest.meta;
+    seen.add(index);
+    const text = await clock.complete(contents(reader));
+    expect(text).toBe(index === 5 ? "old" : "newer than old");
+  }
+  expect([...seen].sort()).toEqual([5, 9]);
+});
+
+async function withLaggard(seed: number): Promise<{ cluster: RaftCluster; behind: Station }> {
+  const cluster = new RaftCluster({ seed });
+  await cluster.form(3);
+  const leader = await cluster.leader();
+  const behind = cluster.stations.find(({ node }) => node !== leader.node) as Station;
+  await cluster.propose(leader, "first");
+  cluster.stop(behind, "power");
+  for (let count = 0; count < 40; count++) await cluster.propose(leader, `${count}`.repeat(40));
+  await cluster.clock.advance(2_000);
+  await cluster.complete(leader.checkpoint());
+  expect(leader.status().startIndex).toBeGreaterThan(20);
+  return { cluster, behind };
+}
+
+test("a follower behind the cut gets a snapshot in chunks and equals the others", async () => {
+  const { cluster, behind } = await withLaggard(1);
+  const leader = await cluster.leader();
+  await cluster.restart(behind);
+  await cluster.until(() => cluster.texts(behind.node).length === 41);
+  expect(cluster.texts(behind.node)).toEqual(cluster.texts(leader.node));
+  expect(hostOf(behind).counters.snapshotsInstalled).toBe(1);
+  await cluster.propose(leader, "after");
+  await cluster.until(() => cluster.texts(behind.node).length === 42);
+  cluster.stop(behind, "power");
+  await cluster.restart(behind);
+  await cluster.until(() => cluster.texts(behind.node).length === 42);
+  await cluster.close();
+});
+
+test("a transfer survives loss, repeats and damage on the way", async () => {
+  const { cluster, behind } = await withLaggard(2);
+  cluster.network.faults = {
+    lossPerMille: 150,
+    repeatPerMille: 100,
+    damagePerMille: 50,
+    delayMsMax: 30,
+  };
+  await cluster.restart(behind);
+  await cluster.until(() => cluster.texts(behind.node).length === 41, 600_000);
+  await cluster.close();
+});
+
+test("a transfer goes on after a restart of the receiver where it ended", async () => {
+  const { cluster, behind } = await withLaggard(3);
+  await cluster.restart(behind);
+  const leader = await cluster.leader();
+  let wants = 0;
+  cluster.network.tap = (from, _to, frame) => {
+    if (from !== behind.siteId || frame[7] !== frameKinds.want) return;
+    // The first asks, each of the others says that one more chunk is stored.
+    if (++wants === 3) cluster.network.cut(cluster.station(leader.node).siteId, behind.siteId);
+  };
+  await cluster.until(() => wants >= 3);
+  await cluster.clock.advance(200);
+  cluster.stop(behind, "kill");
+  cluster.network.mend();
+  cluster.network.tap = undefined;
+  await cluster.restart(behind);
+  await cluster.until(() => cluster.texts(behind.node).length === 41, 120_000);
+  expect(hostOf(behind).counters.snapshotsResumed).toBe(1);
+  await cluster.close();
+});
+
+test("a lost snapshot is fetched anew, and its replica gives no vote before", async () => {
+  for (const name of ["manifest", "data"]) {
+    const { cluster, behind } = await withLaggard(4);
+    await cluster.restart(behind);
+    await cluster.until(() => cluster.texts(behind.node).length === 41);
+    cluster.stop(behind, "power");
+    const folder = `${raftDir}/snapshots/00000001`;
+    const files = await cluster.complete(behind.disk.list(folder));
+    // The last one: a power cut may have kept the empty one before.
+    const file = files.findLast((entry) => entry.name.startsWith(name));
+    behind.disk.garble(`${folder}/${file?.name}`, 30, 4);
+    await cluster.restart(behind);
+    expect(cluster.group(behind.node).status().state).toBe("repairing");
+    await cluster.until(() => cluster.texts(behind.node).length === 41);
+    await cluster.until(() => cluster.group(behind.node).status().state === "up");
+    await cluster.close();
+  }
+});
+
+test("a failed snapshot cuts nothing", async () => {
+  const cluster = new RaftCluster();
+  await cluster.form(1);
+  const leader = await cluster.leader();
+  for (let count = 0; count < 20; count++) await cluster.propose(leader, `${count}`);
+  const station = cluster.station(1);
+  station.disk.inject({ on: "write", path: "snapshots", fails: "ENOSPC" });
+  await cluster.complete(leader.checkpoint());
+  expect(hostOf(station).counters).toMatchObject({ snapshotsFailed: 1, snapshotsTaken: 0 });
+  expect(leader.status().startIndex).toBe(0);
+  await cluster.complete(leader.checkpoint());
+  expect(leader.status().startIndex).toBeGreaterThan(0);
+  cluster.stop(station, "power");
+  await cluster.restart(station);
+  const again = await cluster.leader();
+  await cluster.propose(again, "after");
+  expect(cluster.texts(1)).toHaveLength(21);
+  await cluster.close();
+});
