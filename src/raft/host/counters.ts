@@ -28,6 +28,7 @@ export const hostCounterHelp = {
   snapshotsFailed: "Snapshots not taken, sent or received to the end",
   snapshotsResumed: "Transfers that went on where an earlier one ended",
   groupsRepairing: "Groups that began a repair",
+  repairsAlone: "Repairs that no leader helped for ten elections: a majority may be in repair",
   groupsRepaired: "Groups that were caught up after a repair",
   groupsFailed: "Groups that stopped over a fault of their machine",
   removalsTold: "Notices to removed members",

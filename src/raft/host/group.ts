@@ -8,28 +8,27 @@
 import { isCodedError, type Logger, toError } from "../../base/index.ts";
 import { decodeMessage } from "../codec.ts";
 import { Raft } from "../core/raft.ts";
-import {
-  type Command,
-  type CommandEntry,
-  type Entry,
-  type HardState,
-  type MembershipChange,
-  type Message,
-  type NodeId,
-  noNode,
-  type Proposed,
-  type RaftStatus,
-  type Ready,
-  type Refused,
-  type SnapshotMessage,
-  type SnapshotMeta,
+import type {
+  Command,
+  HardState,
+  MembershipChange,
+  Message,
+  NodeId,
+  Proposed,
+  RaftStatus,
+  Ready,
+  Refused,
+  SnapshotMessage,
+  SnapshotMeta,
 } from "../core/types.ts";
 import { raftErrors } from "../errors.ts";
 import type { HostCounters } from "./counters.ts";
 import { DiskQueue } from "./disk-queue.ts";
 import { type GroupBoot, type GroupStores, readPieces } from "./group-boot.ts";
+import { MachineRun, positionAfter } from "./machine-run.ts";
 import type { GroupMeta } from "./meta-file.ts";
 import type { HostSettings, SnapshotReceiver, StateMachine } from "./ports.ts";
+import { Repair } from "./repair.ts";
 import { Waiters } from "./waiters.ts";
 
 /** What a group needs of its host. */
@@ -74,22 +73,18 @@ export class Group {
   readonly #raft: Raft;
   readonly #disk: DiskQueue;
   readonly #waiters: Waiters;
+  readonly #run: MachineRun;
   readonly #incarnations = new Map<NodeId, number>();
   #meta: GroupMeta;
   #saved: HardState;
   #flights: Flight[] = [];
-  #tasks: Array<() => undefined | Promise<void>> = [];
-  #isApplying = false;
-  /** Position and configuration of what is in the machine. */
-  #base: SnapshotMeta;
   #snapshotIndex: number;
   /** What the last snapshot left in the log for followers that lag. */
   #keptBytes = 0;
   #snapshotting: Promise<void> | undefined;
   #received: SnapshotReceiver | undefined;
   #contexts = 0;
-  #repairContext = "";
-  #repairTo = Number.POSITIVE_INFINITY;
+  #repair: Repair | undefined;
   #failure: Error | undefined;
   #isRemoved = false;
 
@@ -106,8 +101,13 @@ export class Group {
     const { epoch } = boot.meta;
     this.#disk = new DiskQueue(host.log, this.id, epoch, Math.max(lastIndex, logEnd));
     this.#waiters = new Waiters(this.id, host.settings, host.noteBytes);
-    this.#base = positionIn(boot);
+    this.#run = new MachineRun(machine, positionIn(boot), {
+      onEntry: (index, term, result) => this.#waiters.applied(index, term, result),
+      onBatch: () => this.#onApplied(),
+      onFailure: (error) => this.fail(error),
+    });
     this.#snapshotIndex = boot.base.index;
+    if (boot.meta.repairing) this.#repair = this.#createRepair();
     if (boot.damage !== undefined) {
       host.counters.groupsRepairing++;
       host.logger.error("raft.repair_begun", { group: this.id, reason: boot.damage });
@@ -143,7 +143,7 @@ export class Group {
   }
 
   get appliedIndex(): number {
-    return this.#base.index;
+    return this.#run.base.index;
   }
 
   status(): GroupStatus {
@@ -271,7 +271,7 @@ export class Group {
     // A node that cannot write cannot lead; one that slept first listens for its leader.
     const rests = !leads && (isAfterStall || this.#hangsMs() > electionMs);
     if (!rests) this.#raft.tick();
-    this.#askForRepair();
+    this.#repair?.tick(this.#raft);
     const logBytes = this.#host.log.bytesSinceRelease(this.id);
     if (logBytes - this.#keptBytes > settings.snapshotLogBytes) this.#autoSnapshot();
     this.#host.wake(this);
@@ -321,12 +321,14 @@ export class Group {
     this.#failure = failure;
     this.#host.counters.groupsFailed++;
     this.#host.logger.error("raft.group_failed", { group: this.id, reason: error.message });
+    this.#run.end();
     this.#waiters.end(failure);
   }
 
   /** Ends without a word, as the node stops. */
   async close(error: Error): Promise<void> {
     this.#failure ??= error;
+    this.#run.end();
     this.#waiters.end(error);
     await this.#snapshotting;
   }
@@ -428,10 +430,10 @@ export class Group {
       this.#disk.append(entries, landed);
     }
     this.#land(flight);
-    if (ready.committed.length > 0) this.#run(() => this.#apply(ready.committed));
+    if (ready.committed.length > 0) this.#run.apply(ready.committed);
     for (const { context, index } of ready.readStates) this.#confirmed(context, index);
     for (const context of ready.readsLost) this.#waiters.readLost(context, this.#raft.leader);
-    this.#waiters.serve(this.#base.index);
+    this.#waiters.serve(this.appliedIndex);
     this.#endRepair();
   }
 
@@ -464,63 +466,10 @@ export class Group {
     else this.#host.send(this, message);
   }
 
-  /** Runs one task of the machine after the other; at once when nothing is under way. */
-  #run(task: () => undefined | Promise<void>): void {
-    this.#tasks.push(task);
-    if (!this.#isApplying) this.#runNext();
-  }
-
-  #runNext(): void {
-    for (;;) {
-      const task = this.#tasks.shift();
-      if (task === undefined || this.#failure !== undefined) return;
-      let running: undefined | Promise<void>;
-      try {
-        running = task();
-      } catch (error) {
-        this.fail(toError(error));
-        return;
-      }
-      if (running === undefined) continue;
-      this.#isApplying = true;
-      running.then(
-        () => {
-          this.#isApplying = false;
-          this.#runNext();
-        },
-        (error: unknown) => this.fail(toError(error)),
-      );
-      return;
-    }
-  }
-
-  #apply(entries: readonly Entry[]): undefined | Promise<void> {
-    const { durableIndex } = this.machine;
-    const commands = entries.filter(
-      (entry): entry is CommandEntry => entry.kind === "command" && entry.index > durableIndex,
-    );
-    const results = commands.length === 0 ? [] : this.machine.apply(commands);
-    if (!(results instanceof Promise)) {
-      this.#applied(entries, commands, results);
-      return undefined;
-    }
-    return results.then((settled) => this.#applied(entries, commands, settled));
-  }
-
-  #applied(entries: readonly Entry[], commands: readonly Entry[], results: readonly unknown[]) {
+  #onApplied(): void {
     if (!this.isUp) return;
-    let at = 0;
-    for (const entry of entries) {
-      const { index, term } = entry;
-      if (entry.kind === "membership") {
-        const { configuration } = entry;
-        this.#base = { index, term, configuration, configurationIndex: index };
-      } else this.#base = { ...this.#base, index, term };
-      const result = commands[at] === entry ? results[at++] : undefined;
-      this.#waiters.applied(index, term, result);
-    }
-    this.#raft.advance({ applied: this.#base.index });
-    this.#waiters.serve(this.#base.index);
+    this.#raft.advance({ applied: this.appliedIndex });
+    this.#waiters.serve(this.appliedIndex);
     this.#endRepair();
     this.#host.wake(this);
   }
@@ -528,7 +477,7 @@ export class Group {
   // The snapshot's files are complete and synced, but do not count yet.
   #install(meta: SnapshotMeta, receiver: SnapshotReceiver | undefined): Promise<void> {
     return new Promise((resolve, reject) => {
-      this.#run(async () => {
+      this.#run.run(async () => {
         try {
           if (receiver?.manifest.meta.index !== meta.index) {
             throw new Error(`the snapshot at ${meta.index} was never received`);
@@ -555,7 +504,7 @@ export class Group {
     } finally {
       await reader.close();
     }
-    this.#base = meta;
+    this.#run.base = meta;
     this.#snapshotIndex = meta.index;
     this.#waiters.passedOver(meta.index);
     counters.snapshotsInstalled++;
@@ -574,9 +523,9 @@ export class Group {
   }
 
   #beginSnapshot(): void {
-    if (this.#base.index <= this.#snapshotIndex || this.#isApplying || !this.isUp) return;
+    if (this.appliedIndex <= this.#snapshotIndex || this.#run.isBusy || !this.isUp) return;
     const { id: group, epoch, machine } = this;
-    const head = { group, epoch, meta: this.#base, machineVersion: machine.version };
+    const head = { group, epoch, meta: this.#run.base, machineVersion: machine.version };
     this.#snapshotting = this.#writeSnapshot(head, machine.capture());
   }
 
@@ -614,22 +563,21 @@ export class Group {
   }
 
   #confirmed(context: string, index: number): void {
-    if (context === this.#repairContext && this.#meta.repairing) this.#repairTo = index;
-    else this.#waiters.confirmed(context, index);
+    if (this.#repair?.takes(context, index) !== true) this.#waiters.confirmed(context, index);
   }
 
-  // How far a node in repair has to come: asked after the loss, until an answer is applied.
-  #askForRepair(): void {
-    if (!this.#meta.repairing || this.#raft.leader === noNode) return;
-    if (this.#repairTo !== Number.POSITIVE_INFINITY) return;
-    this.#repairContext ||= `repair.${this.incarnation}.${this.#host.random.below(2 ** 32)}`;
-    this.#raft.readIndex(this.#repairContext);
+  #createRepair(): Repair {
+    const { random, counters, logger, settings } = this.#host;
+    const context = `repair.${this.incarnation}.${random.below(2 ** 32)}`;
+    return new Repair(context, settings.raft.electionTicks, () => {
+      counters.repairsAlone++;
+      logger.error("raft.repair_waits", { group: this.id, node: this.node });
+    });
   }
 
   #endRepair(): void {
-    if (!this.#meta.repairing || !this.isUp) return;
-    if (this.#base.index < this.#repairTo || this.#raft.persisted < this.#repairTo) return;
-    this.#repairTo = Number.POSITIVE_INFINITY;
+    if (!this.isUp || !this.#repair?.isDone(this.appliedIndex, this.#raft.persisted)) return;
+    this.#repair = undefined;
     this.#saveMeta({ ...this.#meta, hardState: this.#saved, repairing: false }, (error) => {
       if (error !== undefined) {
         this.#host.failHost(error);
@@ -638,7 +586,7 @@ export class Group {
       if (!this.isUp) return;
       this.#raft.setRepairing(false);
       this.#host.counters.groupsRepaired++;
-      this.#host.logger.info("raft.repair_ended", { group: this.id, index: this.#base.index });
+      this.#host.logger.info("raft.repair_ended", { group: this.id, index: this.appliedIndex });
       // Old damage below a snapshot says nothing at the next start.
       this.#autoSnapshot();
     });
@@ -648,11 +596,8 @@ export class Group {
 function positionIn({ base, raft }: GroupBoot): SnapshotMeta {
   let position = base;
   for (const entry of raft.entries) {
-    const { index, term } = entry;
-    if (index > raft.applied) break;
-    if (entry.kind === "membership") {
-      position = { index, term, configuration: entry.configuration, configurationIndex: index };
-    } else position = { ...position, index, term };
+    if (entry.index > raft.applied) break;
+    position = positionAfter(position, entry);
   }
   return position;
 }

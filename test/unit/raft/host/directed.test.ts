@@ -226,6 +226,9 @@ test("when two of three logs are rotten at the start nobody votes, leads or forg
     const { role, state } = cluster.group(node).status();
     expect(role).not.toBe("leader");
     expect(state).toBe(node === whole ? "up" : "repairing");
+    // The operator is told.
+    const { repairsAlone } = hostOf(cluster.station(node)).counters;
+    expect(repairsAlone).toBe(node === whole ? 0 : 1);
   }
   // The mark is on the disk: another start does not forget it.
   for (const station of cluster.stations) cluster.stop(station, "power");
