@@ -11,6 +11,7 @@ import { decodeEntryPayload } from "../codec.ts";
 import type { Entry, RaftBoot, SnapshotMeta } from "../core/types.ts";
 import { raftErrors } from "../errors.ts";
 import { cutKind } from "./disk-queue.ts";
+import { positionAfter } from "./machine-run.ts";
 import type { GroupMeta, MetaFile } from "./meta-file.ts";
 import type { SnapshotReader, SnapshotStore, StateMachine } from "./ports.ts";
 
@@ -24,8 +25,10 @@ export type GroupStores = {
 export type GroupBoot = {
   readonly meta: GroupMeta;
   readonly raft: RaftBoot;
-  /** What is in the machine now: its index is `raft.applied`. */
+  /** The snapshot that the log goes on from. */
   readonly base: SnapshotMeta;
+  /** What is in the machine now: its index is `raft.applied`. */
+  readonly position: SnapshotMeta;
   /** Why the group needs repair; undefined when it is whole. */
   readonly damage: string | undefined;
 };
@@ -73,7 +76,8 @@ export async function bootGroup(
     applied,
     repairing: meta.repairing,
   };
-  return { meta, raft, base, damage };
+  const held = entries.filter(({ index }) => index <= applied);
+  return { meta, raft, base, position: held.reduce(positionAfter, base), damage };
 }
 
 /** Made, and cut off before its first snapshot: it never answered anybody. */

@@ -25,7 +25,7 @@ import { raftErrors } from "../errors.ts";
 import type { HostCounters } from "./counters.ts";
 import { DiskQueue } from "./disk-queue.ts";
 import { type GroupBoot, type GroupStores, readPieces } from "./group-boot.ts";
-import { MachineRun, positionAfter } from "./machine-run.ts";
+import { MachineRun } from "./machine-run.ts";
 import type { GroupMeta } from "./meta-file.ts";
 import type { HostSettings, SnapshotReceiver, StateMachine } from "./ports.ts";
 import { Repair } from "./repair.ts";
@@ -101,7 +101,7 @@ export class Group {
     const { epoch } = boot.meta;
     this.#disk = new DiskQueue(host.log, this.id, epoch, Math.max(lastIndex, logEnd));
     this.#waiters = new Waiters(this.id, host.settings, host.noteBytes);
-    this.#run = new MachineRun(machine, positionIn(boot), {
+    this.#run = new MachineRun(machine, boot.position, {
       onEntry: (index, term, result) => this.#waiters.applied(index, term, result),
       onBatch: () => this.#onApplied(),
       onFailure: (error) => this.fail(error),
@@ -591,13 +591,4 @@ export class Group {
       this.#autoSnapshot();
     });
   }
-}
-
-function positionIn({ base, raft }: GroupBoot): SnapshotMeta {
-  let position = base;
-  for (const entry of raft.entries) {
-    if (entry.index > raft.applied) break;
-    position = positionAfter(position, entry);
-  }
-  return position;
 }
