@@ -6,13 +6,15 @@ export class ReceiveQuota {
   readonly #receiveMaximum: number;
   #qos1Count = 0;
   readonly #qos2Ids = new Set<number>();
+  /** Released by the client, PUBCOMP not sent yet. Its id may come again, against the rules. */
+  #releasingCount = 0;
 
   constructor(receiveMaximum: number) {
     this.#receiveMaximum = receiveMaximum;
   }
 
   get used(): number {
-    return this.#qos1Count + this.#qos2Ids.size;
+    return this.#qos1Count + this.#qos2Ids.size + this.#releasingCount;
   }
 
   get receiveMaximum(): number {
@@ -32,8 +34,19 @@ export class ReceiveQuota {
     this.#qos1Count--;
   }
 
-  /** Also for ids of an earlier connection, which are not counted on this one. */
+  /** A PUBREC refused it. */
   releaseQos2(packetId: number): void {
     this.#qos2Ids.delete(packetId);
+  }
+
+  /** PUBREL has come: true when its PUBCOMP will free a slot, which it does not for unknown ids. */
+  beginRelease(packetId: number): boolean {
+    const isCounted = this.#qos2Ids.delete(packetId);
+    if (isCounted) this.#releasingCount++;
+    return isCounted;
+  }
+
+  endRelease(): void {
+    this.#releasingCount--;
   }
 }

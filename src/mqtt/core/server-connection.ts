@@ -60,6 +60,8 @@ import type {
 export type ConnectionState = "opening" | "deciding" | "connected" | "ended";
 
 const failureMin = 0x80;
+/** Stands in the queue of acks for a PUBCOMP that frees a slot of Receive Maximum. */
+const pubcompThatFrees = ackFirst.pubcomp | 1;
 const noLimits = {
   version: 4,
   maxPacketSize: Number.POSITIVE_INFINITY,
@@ -419,7 +421,9 @@ export class ServerConnection {
         this.#events.onPubrec(packet.packetId, packet.reasonCode);
         return;
       case "pubrel": {
-        const token = this.#acks.push(ackFirst.pubcomp, packet.packetId);
+        const frees = this.#quota.beginRelease(packet.packetId);
+        const first = frees ? pubcompThatFrees : ackFirst.pubcomp;
+        const token = this.#acks.push(first, packet.packetId);
         this.#events.onPubrel(packet.packetId, packet.reasonCode, token);
         return;
       }
@@ -517,16 +521,19 @@ export class ServerConnection {
     // Counted before it is written: the client may use its quota as soon as it has the ack.
     if (first === ackFirst.puback) {
       if (this.version === 5) this.#quota.releaseQos1();
-    } else if (first === ackFirst.pubcomp || reasonCode >= failureMin) {
+    } else if (first === pubcompThatFrees) {
+      this.#quota.endRelease();
+    } else if (first === ackFirst.pubrec && reasonCode >= failureMin) {
       this.#quota.releaseQos2(packetId);
     }
     if (this.#state === "ended") return;
-    if (!this.#sender.sendAck(first, packetId, reasonCode, properties)) this.#endTooSmall();
+    const sent = first === pubcompThatFrees ? ackFirst.pubcomp : first;
+    if (!this.#sender.sendAck(sent, packetId, reasonCode, properties)) this.#endTooSmall();
   }
 
   /** The client's Maximum Packet Size leaves no room for what must be said. */
   #endTooSmall(): void {
-    this.#endWithDisconnect("server_disconnect", reason.packetTooLarge, noProperties, undefined);
+    this.disconnect(reason.packetTooLarge);
   }
 
   #hold(bytes: Buffer): void {

@@ -143,6 +143,13 @@ describe("our Receive Maximum", () => {
     expect(talk.tokens).toHaveLength(3);
   });
 
+  test("PUBCOMP for an id that was not counted frees no slot, though it was taken since", () => {
+    const talk = connected(connect5, { settings }).say(pubrel(1), publishing(2, 1));
+    talk.connection.completeAck(talk.tokens[0]!, 0x92);
+    talk.say(publishing(2, 2));
+    expect(talk.heardShort()).toEqual(["pubcomp 1 0x92", "disconnect 0x93"]);
+  });
+
   test("clients before MQTT 5 know none", () => {
     const talk = connected(connect4, { settings });
     talk.say(publishing(1, 1), publishing(2, 2), publishing(1, 3));

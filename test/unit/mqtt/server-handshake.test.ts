@@ -198,6 +198,14 @@ describe("enhanced authentication", () => {
     expect(last).toMatchObject({ type: "connack", properties: method });
   });
 
+  test("a challenge too large for the client is refused by CONNACK, not by DISCONNECT", () => {
+    const talk = new Conversation({ onConnect: "later" });
+    talk.say(withProperties({ ...method, maximumPacketSize: 9 }));
+    talk.connection.sendAuth(0x18, { authenticationData: Buffer.alloc(100) });
+    expect(talk.heardShort()).toEqual(["connack 0x95"]);
+    expect(talk.end).toMatchObject({ cause: "refused", reasonCode: 0x95, publishWill: false });
+  });
+
   test("an answer that does not come in time ends the connection", () => {
     const talk = new Conversation({ onConnect: "later" }).say(withProperties(method));
     talk.wait(60_000);
