@@ -114,8 +114,13 @@ export type KvOptions = {
   readonly verifyBytesMax?: number;
 };
 
-/** What could not be read of a store that was mended, in words of its files. */
-export type KvSalvage = { readonly faults: readonly string[] };
+/** What was found in a store that was mended. */
+export type KvSalvage = {
+  /** What could not be read, in words of its files. */
+  readonly faults: readonly string[];
+  /** Every file that holds entries was there, as far as can be told, and whole. */
+  readonly isWhole: boolean;
+};
 
 export interface KvDriver {
   /**

@@ -118,7 +118,7 @@ export class MemoryDriver implements KvDriver {
       if (store?.isOpen === true) throw kvErrors.locked({ path });
       this.#stores.delete(path);
       const mended = this.#create(path);
-      if (store === undefined) return { faults: ["it is gone"] };
+      if (store === undefined) return { faults: ["it is gone"], isWhole: false };
       this.#stores.set(to, { ...store, path: to });
       const visible = store.model?.recover(this.#random) ?? store.visible;
       const view = visible.snapshot();
@@ -131,7 +131,8 @@ export class MemoryDriver implements KvDriver {
       }
       mended.model?.append({ operations, sizeBytes: 0 });
       mended.model?.syncCurrent();
-      return { faults: store.isDamaged ? ["a part of it is missing"] : [] };
+      const isWhole = !store.isHollow;
+      return { faults: isWhole ? [] : ["a part of it is missing"], isWhole };
     };
     const { generation } = this.#calls;
     return this.#calls.promise(generation, { operation: "destroy", path, effect });

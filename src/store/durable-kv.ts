@@ -6,8 +6,10 @@
 // volume kept of it is not known, so it is not repeated and the owner has to give up, unless all
 // it lacked was space. While the volume is full or sick the caller's data stays in its memory,
 // which the write buffer bounds.
+// Damage is another matter again: no waiting mends it. The store is condemned, so that the next start
+// mends it from its files, and everything fails from then on.
 
-import { type Clock, isCodedError, type Logger, toError } from "../base/index.ts";
+import { type Clock, type CodedError, isCodedError, type Logger, toError } from "../base/index.ts";
 import type { Kv, KvBatch, KvCursor, KvDriver, KvOptions, KvRange } from "../kv/index.ts";
 import { storeErrors } from "./errors.ts";
 
@@ -28,6 +30,10 @@ export class DurableKv {
   readonly #parts: DurableKvParts;
   readonly #options: KvOptions;
   #kv: Kv;
+  /** What the last sync proved, for the next opening. */
+  #proof: Uint8Array | undefined;
+  /** Set for good when the store turned out to be damaged. */
+  #damage: CodedError | undefined;
   #reopening: Promise<void> | undefined;
   #endPause: (() => void) | undefined;
   #closing: Promise<void> | undefined;
@@ -37,19 +43,25 @@ export class DurableKv {
     this.#kv = kv;
     this.#options = options;
     this.#parts = parts;
+    this.#proof = options.proof;
   }
 
   static async open(path: string, options: KvOptions, parts: DurableKvParts): Promise<DurableKv> {
     return new DurableKv(path, await parts.driver.open(path, options), options, parts);
   }
 
+  /** What the last sync proved; undefined when there was none since it was made. */
+  get proof(): Uint8Array | undefined {
+    return this.#proof;
+  }
+
   async get(key: Uint8Array): Promise<Buffer | undefined> {
-    await this.#reopening;
+    await this.#usable();
     return this.#kv.get(key);
   }
 
   async cursor(range: KvRange): Promise<KvCursor> {
-    await this.#reopening;
+    await this.#usable();
     return this.#kv.cursor(range);
   }
 
@@ -67,10 +79,10 @@ export class DurableKv {
     }
   }
 
-  /** Waits out failures; rejects only with STORE_CLOSED. `fill` may run several times. */
+  /** Waits out failures; rejects with STORE_CLOSED or KV_CORRUPT. `fill` may run several times. */
   async write(fill: (batch: KvBatch) => void, options: { sync?: boolean } = {}): Promise<void> {
     for (let delayMs = retryDelayMsMin; ; delayMs = Math.min(delayMs * 2, retryDelayMsMax)) {
-      await this.#reopening;
+      await this.#usable();
       if (this.#closing !== undefined) throw storeErrors.closed();
       try {
         const batch = this.#kv.batch();
@@ -80,6 +92,7 @@ export class DurableKv {
       } catch (error) {
         // Anything else is a fault of `fill`, which no reopening mends.
         if (!isCodedError(error) || !error.code.startsWith("KV_")) throw error;
+        if (isCodedError(error, "KV_CORRUPT")) throw await this.#condemn(error);
         this.#failed(error, delayMs);
       }
     }
@@ -87,13 +100,14 @@ export class DurableKv {
 
   /**
    * Makes what was written durable. @throws STORE_SYNC_FAILED when that will never be known,
-   * KV_DISK_FULL when it may be tried again, STORE_CLOSED.
+   * KV_DISK_FULL when it may be tried again, KV_CORRUPT, STORE_CLOSED.
    */
-  async sync(): Promise<void> {
-    await this.#reopening;
+  async sync(): Promise<Uint8Array> {
+    await this.#usable();
     if (this.#closing !== undefined) throw storeErrors.closed();
     try {
-      await this.#kv.sync();
+      this.#proof = await this.#kv.sync();
+      return this.#proof;
     } catch (error) {
       if (this.#closing !== undefined) throw storeErrors.closed();
       this.#failed(toError(error), retryDelayMsMin);
@@ -111,6 +125,23 @@ export class DurableKv {
     this.#endPause?.();
     await this.#reopening;
     await this.#kv.close();
+  }
+
+  async #usable(): Promise<void> {
+    await this.#reopening;
+    if (this.#damage !== undefined) throw this.#damage;
+  }
+
+  async #condemn(error: CodedError): Promise<CodedError> {
+    if (this.#damage !== undefined) return this.#damage;
+    this.#damage = error;
+    const { driver, logger } = this.#parts;
+    logger.error("store.kv_condemned", { path: this.path, reason: error.message });
+    await driver.condemn(this.path).catch((fault: unknown) => {
+      // On a full volume maybe. The next start may find the damage by itself.
+      logger.error("store.condemn_failed", { path: this.path, reason: toError(fault).message });
+    });
+    return error;
   }
 
   /** Opens the store again, once for all who met the failure. */
@@ -133,10 +164,14 @@ export class DurableKv {
       await this.#pause(delayMs);
       if (this.#closing !== undefined) return;
       try {
-        this.#kv = await driver.open(this.path, this.#options);
+        this.#kv = await driver.open(this.path, { ...this.#options, proof: this.#proof });
         logger.info("store.slab_reopened", { slab: this.path });
         return;
       } catch (error) {
+        if (isCodedError(error, "KV_CORRUPT")) {
+          await this.#condemn(error);
+          return;
+        }
         delayMs = Math.min(delayMs * 2, retryDelayMsMax);
         const fields = { slab: this.path, reason: toError(error).message };
         logger.error("store.slab_reopen_failed", fields);

@@ -111,3 +111,34 @@ export function readAppend(reader: ByteReader, timeUs: number): AppendItem {
   };
   return { evidence, writer, learned, stream, ttv };
 }
+
+/** Goes to the end of an item other than an append. False when its kind is not known. */
+export function skipItem(kind: number, reader: ByteReader): boolean {
+  switch (kind) {
+    case logItemKind.release:
+      readEvidence(reader);
+      return true;
+    case logItemKind.endEvidence:
+      reader.string();
+      reader.u64();
+      for (let left = reader.varint(); left > 0; left--) reader.u16();
+      return true;
+    case logItemKind.openWriter:
+    case logItemKind.releaseHold:
+      reader.string();
+      return true;
+    case logItemKind.rotate:
+      reader.u32();
+      readLtsRecords(reader);
+      return true;
+    case logItemKind.drop:
+      for (let left = reader.varint(); left > 0; left--) reader.u32();
+      return true;
+    case logItemKind.hold:
+      reader.string();
+      reader.u64();
+      return true;
+    default:
+      return false;
+  }
+}

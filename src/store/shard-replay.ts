@@ -51,6 +51,24 @@ export async function replayEntries(
   return { nextIndex, lost };
 }
 
+/**
+ * Applies what the log still has of the entries that are checkpointed already, to a slab that has lost
+ * some of them. REQUIRES: items that hold absolute values; the entries behind are replayed next.
+ */
+export async function replayCheckpointed(
+  checkpointIndex: number,
+  { shard, log, machine }: Omit<ReplayParts, "applied">,
+): Promise<{ readonly fromIndex: number | undefined }> {
+  let fromIndex: number | undefined;
+  await log.replay(0, async (entry) => {
+    if (entry.index > checkpointIndex) return;
+    checkVersion(entry, shard);
+    fromIndex ??= entry.index;
+    await replayEntry(Buffer.from(entry.payload), machine);
+  });
+  return { fromIndex };
+}
+
 async function replayEntry(payload: Buffer, machine: ShardMachine): Promise<number> {
   const reader = new ByteReader(payload);
   let timeUs = reader.u64();

@@ -3,11 +3,14 @@
 //
 // It is written by checkpoints only, one synced batch each: either all of a checkpoint is there
 // or nothing of it. Between checkpoints the same facts live in memory and come back by replay.
+// Behind each checkpoint the rows without which a shard cannot be opened are copied to a file beside
+// it (`shard-facts.ts`); what becomes of a damaged one is said in `shard-store-open.ts`.
 
-import { ByteReader, ByteWriter, crc32 } from "../base/index.ts";
+import { ByteReader, ByteWriter, crc32, isCodedError } from "../base/index.ts";
 import type { KvBatch } from "../kv/index.ts";
 import type { DurableKv } from "./durable-kv.ts";
 import { storeErrors } from "./errors.ts";
+import { type FactsPlace, WatchedBatch, writeFacts } from "./shard-facts.ts";
 
 /** Everything at or below it is in synced slabs and in this store. */
 export type CheckpointRecord = {
@@ -46,26 +49,57 @@ export const rowPrefix = {
   owner: 0x6f, // o
   lastMatch: 0x6d, // m
   hold: 0x68, // h
+  proof: 0x70, // p
 } as const;
 
-const checkpointKey = Buffer.from([rowPrefix.checkpoint]);
+/** Kinds of rows that are copied. */
+export const factPrefixes: readonly number[] = [
+  rowPrefix.checkpoint,
+  rowPrefix.generation,
+  rowPrefix.nextGeneration,
+  rowPrefix.dropped,
+  rowPrefix.hold,
+  rowPrefix.proof,
+];
+
+/** What the slab of a map shard has proved to hold; those of log slabs follow by generation. */
+export const mapProofKey = Buffer.from([rowPrefix.proof, 0, 0, 0, 0]);
+
+export const checkpointKey = Buffer.from([rowPrefix.checkpoint]);
 const formatVersion = 1;
 
 export class ShardStore {
   readonly #kv: DurableKv;
   readonly #shard: number;
+  readonly #copy: FactsPlace | undefined;
+  /** The rows that are copied; empty without a place for the copy. */
+  readonly #facts: Map<string, Buffer>;
   #checkpoint: CheckpointRecord;
+  #isMended = false;
 
-  private constructor(kv: DurableKv, shard: number, checkpoint: CheckpointRecord) {
+  private constructor(kv: DurableKv, shard: number, record: CheckpointRecord, parts: CopyParts) {
     this.#kv = kv;
     this.#shard = shard;
-    this.#checkpoint = checkpoint;
+    this.#checkpoint = record;
+    this.#copy = parts.copy;
+    this.#facts = parts.facts;
   }
 
-  static async open(kv: DurableKv, shard: number): Promise<ShardStore> {
+  /** @throws STORE_SLAB_CORRUPT, STORE_FORMAT_NEWER. */
+  static async open(kv: DurableKv, shard: number, copy?: FactsPlace): Promise<ShardStore> {
     const row = await kv.get(checkpointKey);
     const checkpoint = row === undefined ? firstCheckpoint : decodeCheckpoint(row, kv.path);
-    return new ShardStore(kv, shard, checkpoint);
+    const facts = copy === undefined ? new Map<string, Buffer>() : await readFactRows(kv);
+    return new ShardStore(kv, shard, checkpoint, { copy, facts });
+  }
+
+  /** Entries were lost that no copy had; a checkpoint ends what that may mislead. */
+  get isMended(): boolean {
+    return this.#isMended;
+  }
+
+  markMended(): void {
+    this.#isMended = true;
   }
 
   get checkpoint(): CheckpointRecord {
@@ -74,12 +108,36 @@ export class ShardStore {
 
   /** Commits a checkpoint with the rows that changed since the last one; waits out failures. */
   async commit(checkpoint: CheckpointRecord, addRows: (batch: KvBatch) => void): Promise<void> {
+    let changes: Array<readonly [key: string, value: Buffer | undefined]> = [];
     const fill = (batch: KvBatch): void => {
-      addRows(batch);
-      batch.put(checkpointKey, encodeCheckpoint(checkpoint));
+      changes = [];
+      const watched = new WatchedBatch(batch, (key, value) => changes.push([key, value]));
+      addRows(watched);
+      watched.put(checkpointKey, encodeCheckpoint(checkpoint));
     };
     await this.#kv.write(fill, { sync: true });
     this.#checkpoint = checkpoint;
+    for (const [key, value] of changes) {
+      if (!factPrefixes.includes(key.charCodeAt(0))) continue;
+      if (value === undefined) this.#facts.delete(key);
+      else this.#facts.set(key, value);
+    }
+    await this.writeCopy();
+  }
+
+  /** Writes the copy as of the last checkpoint. @throws STORE_SYNC_FAILED. */
+  async writeCopy(): Promise<void> {
+    const copy = this.#copy;
+    if (copy === undefined) return;
+    let proof: Uint8Array;
+    try {
+      proof = await this.#kv.sync();
+    } catch (error) {
+      // All it lacked was space: the older copy stands, the checkpoint as well.
+      if (isCodedError(error, "KV_DISK_FULL")) return;
+      throw error;
+    }
+    await writeFacts(copy, { proof: Buffer.from(proof), rows: this.#facts });
   }
 
   get(key: Uint8Array): Promise<Buffer | undefined> {
@@ -98,6 +156,19 @@ export class ShardStore {
   get shard(): number {
     return this.#shard;
   }
+}
+
+type CopyParts = { readonly copy: FactsPlace | undefined; readonly facts: Map<string, Buffer> };
+
+async function readFactRows(kv: DurableKv): Promise<Map<string, Buffer>> {
+  const rows = new Map<string, Buffer>();
+  for (const first of factPrefixes) {
+    const prefix = Buffer.from([first]);
+    await kv.scan({ gte: prefix, lt: prefixEnd(prefix) }, (key, value) => {
+      rows.set(key.toString("latin1"), value);
+    });
+  }
+  return rows;
 }
 
 /** The first key after all that begin with `prefix`. REQUIRES: not all bytes 0xff. */

@@ -21,7 +21,7 @@ import type { CommitClock } from "./commit-clock.ts";
 import { storeErrors } from "./errors.ts";
 import { entryItemsMax, entryKind, entryVersion, type ShardMachine } from "./machine.ts";
 import type { ShardEntry, ShardLog } from "./shard-log.ts";
-import { replayEntries } from "./shard-replay.ts";
+import { replayCheckpointed, replayEntries } from "./shard-replay.ts";
 import { type RecoveryPoint, recoveriesMax, type ShardStore } from "./shard-store.ts";
 
 /** Runs when its item was applied, or with the error that keeps it from ever being so. */
@@ -127,6 +127,16 @@ export class Shard {
 
   get failure(): CodedError | undefined {
     return this.#failure;
+  }
+
+  /**
+   * Before `recover`, for a machine whose slab was mended: applies again what the log still has of
+   * the checkpointed entries. Resolves with the first of them.
+   */
+  async replayAgain(): Promise<number | undefined> {
+    const { log, machine } = this.#parts;
+    const parts = { shard: this.number, log, machine };
+    return (await replayCheckpointed(this.#appliedIndex, parts)).fromIndex;
   }
 
   /** Brings back what the log holds above the checkpoint, then takes proposals. */

@@ -36,14 +36,15 @@ import { type DatabaseRecord, ensureDatabase, metaDatabase } from "./catalog.ts"
 import { Checkpointer, type CheckpointPolicy } from "./checkpointer.ts";
 import { CommitClock } from "./commit-clock.ts";
 import { type LtsSettings, ltsSettingsDefault } from "./core/lts.ts";
-import { DurableKv } from "./durable-kv.ts";
 import { storeErrors } from "./errors.ts";
 import { EvidenceTable } from "./evidence.ts";
 import { HoldTable } from "./holds.ts";
 import { LogShard } from "./log-shard.ts";
+import { visitLogged } from "./logged-ttvs.ts";
 import type { ShardMachine } from "./machine.ts";
 import { MapShard } from "./map/map-shard.ts";
 import { MapSlab } from "./map/map-slab.ts";
+import { type MendParts, openMended, verifyBytesMax } from "./mending.ts";
 import { Operator, shardFolder } from "./operator.ts";
 import type { Retention } from "./operator-api.ts";
 import { BlockCache } from "./pools/block-cache.ts";
@@ -53,7 +54,8 @@ import { poolCounterHelp, SubscriberState } from "./pools/subscriber.ts";
 import { type RetainedDatabase, RetentionKeeper, retentionCounterHelp } from "./retention.ts";
 import { Shard } from "./shard.ts";
 import { LocalLog } from "./shard-log.ts";
-import { ShardStore } from "./shard-store.ts";
+import { mapProofKey, type ShardStore } from "./shard-store.ts";
+import { openShardStore } from "./shard-store-open.ts";
 import { BlockReader } from "./slab/block-reader.ts";
 import { Generations } from "./slab/generations.ts";
 import { OpenSlabs } from "./slab/open-slabs.ts";
@@ -329,13 +331,22 @@ export class LocalStore implements Store {
   async #openMapShard(database: DatabaseRecord, number: ShardNumber): Promise<MapShard> {
     const dir = await this.#shardDir(database, number);
     const shardStore = await this.#openShardStore(dir, number);
-    const kv = await this.#openKv(joinPath(dir, "map"));
+    const proof = await shardStore.get(mapProofKey);
+    const options = { proof, verifyBytesMax };
+    const { kv, damage } = await openMended(joinPath(dir, "map"), options, this.#mendParts);
     const map = new MapShard(new MapSlab(kv, (deltaBytes) => this.#gate.addMemory(deltaBytes)));
     this.#closer.own(map);
     const shard = this.#makeShard(number, shardStore, map);
     map.attach(shard);
+    const fromIndex = damage === undefined ? undefined : await shard.replayAgain();
     await shard.recover();
     map.claim();
+    if (damage !== undefined) {
+      const fields = { shard: number, database: database.name, reason: damage.reason };
+      const isComplete = damage.isWhole || fromIndex === 1;
+      this.#components.logger.error("store.map_mended", { ...fields, fromIndex, isComplete });
+    }
+    if (damage !== undefined || shardStore.isMended) await this.#proveAgain(shard);
     this.#checkpointer.watch(shard);
     return map;
   }
@@ -345,7 +356,7 @@ export class LocalStore implements Store {
     number: ShardNumber,
     ordinal: number,
   ): Promise<LogShard> {
-    const { disk, logger, kv, clock } = this.#components;
+    const { disk, logger } = this.#components;
     const dir = await this.#shardDir(database, number);
     const shardStore = await this.#openShardStore(dir, number);
     await this.#interestTable.load(ordinal, shardStore);
@@ -360,12 +371,11 @@ export class LocalStore implements Store {
     const generations = await Generations.open(
       {
         dir,
-        quarantineDir: this.#settings.quarantineDir,
-        disk,
+        kv: this.#mendParts,
+        logged: (visit) => visitLogged(this.#components.log, number, logger, visit),
         openSlabs: this.openSlabs,
         onSetAside: () => this.#checkpointSoon(number),
         onSealed: () => this.#retention?.grown(log, this.#retained),
-        kv: { driver: kv, clock, logger },
         reader,
         lts: this.#settings.lts,
         logger,
@@ -390,6 +400,7 @@ export class LocalStore implements Store {
     log.attach(shard);
     await shard.recover();
     await log.begin();
+    if (shardStore.isMended) await this.#proveAgain(shard);
     return log;
   }
 
@@ -405,15 +416,19 @@ export class LocalStore implements Store {
   }
 
   async #openShardStore(dir: string, number: ShardNumber): Promise<ShardStore> {
-    const kv = await this.#openKv(joinPath(dir, "store"));
-    const store = await ShardStore.open(kv, number);
+    const store = await openShardStore(dir, number, this.#mendParts);
     this.#closer.own(store);
     return store;
   }
 
-  #openKv(path: string): Promise<DurableKv> {
-    const { kv, clock, logger } = this.#components;
-    return DurableKv.open(path, {}, { driver: kv, clock, logger });
+  get #mendParts(): MendParts {
+    const { kv, clock, logger, disk } = this.#components;
+    return { driver: kv, clock, logger, disk, quarantineDir: this.#settings.quarantineDir };
+  }
+
+  /** Without it the next start mends once more, to the same end. */
+  async #proveAgain(shard: Shard): Promise<void> {
+    await shard.checkpoint().catch(() => undefined); // the shard logged why
   }
 
   #makeShard(number: ShardNumber, store: ShardStore, machine: ShardMachine): Shard {

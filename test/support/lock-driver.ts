@@ -25,7 +25,7 @@ export function lockDriver(): LockDriver {
     destroy: async () => undefined,
     setAside: async () => undefined,
     sizeBytes: async () => 0,
-    salvage: async () => ({ faults: [] }),
+    salvage: async () => ({ faults: [], isWhole: true }),
     condemn: async () => undefined,
   };
 }

@@ -17,6 +17,8 @@ import { readTable } from "./table.ts";
 export type Salvage = {
   /** What could not be read, in words of files. */
   readonly faults: readonly string[];
+  /** Every file that holds entries was there, as far as can be told, and whole. */
+  readonly isWhole: boolean;
 };
 
 /** `take` gets the newest entry of each key, in no order, and is awaited. */
@@ -28,9 +30,13 @@ export async function salvageLevel(
   const sources = await sourcesOf(disk, path);
   const newest = new Map<string, number>();
   const faults = [...sources.faults];
+  let isWhole = !sources.isMissingOne;
   for (const source of sources.list) {
     const { entries, fault } = await source();
-    if (fault !== undefined) faults.push(fault);
+    if (fault !== undefined) {
+      faults.push(fault);
+      isWhole = false;
+    }
     for (const { key, sequence } of entries) {
       const name = key.toString("latin1");
       if (sequence >= (newest.get(name) ?? -1)) newest.set(name, sequence);
@@ -45,7 +51,7 @@ export async function salvageLevel(
       if (entry.value !== undefined) await take(entry);
     }
   }
-  return { faults };
+  return { faults, isWhole };
 }
 
 type Source = () => Promise<{
@@ -53,19 +59,22 @@ type Source = () => Promise<{
   readonly fault: string | undefined;
 }>;
 
-async function sourcesOf(
-  disk: Disk,
-  path: string,
-): Promise<{ readonly list: readonly Source[]; readonly faults: readonly string[] }> {
+type Sources = {
+  readonly list: readonly Source[];
+  readonly faults: readonly string[];
+  readonly isMissingOne: boolean;
+};
+
+async function sourcesOf(disk: Disk, path: string): Promise<Sources> {
   const files = await listLevel(disk, path);
   const state = files.hasCurrent ? await readState(disk, path, files) : "CURRENT is missing";
   const faults = typeof state === "string" ? [state] : [];
   const known = typeof state === "string" || !isComplete(state, files) ? undefined : state;
-  if (typeof state !== "string") {
-    for (const number of state.tables.keys()) {
-      if (!files.tables.has(number)) faults.push(`table ${number} is missing`);
-    }
-  }
+  const missing =
+    typeof state === "string"
+      ? []
+      : [...state.tables.keys()].filter((number) => !files.tables.has(number));
+  faults.push(...missing.map((number) => `table ${number} is missing`));
   const tables = [...files.tables].filter(([number]) => known?.tables.has(number) ?? true);
   const logs = files.logs.filter((number) => number >= (known?.logNumber ?? 0)).map(logName);
   return {
@@ -78,6 +87,7 @@ async function sourcesOf(
       ),
     ],
     faults,
+    isMissingOne: missing.length > 0,
   };
 }
 

@@ -7,7 +7,16 @@
 import { isCodedError } from "../../base/index.ts";
 import { storeErrors } from "../errors.ts";
 import { Lts, type LtsSettings } from "./lts.ts";
-import type { LtsNode, LtsRecord } from "./lts-trie.ts";
+import {
+  dollarCatchAll,
+  dollarRoot,
+  firstNode,
+  type LtsNode,
+  type LtsRecord,
+  mainCatchAll,
+  mainRoot,
+} from "./lts-trie.ts";
+import { catchAllStructure, type Structure } from "./structure.ts";
 
 /** Share of the byte limit that a generation may inherit; the rest is room to learn. */
 const inheritedShare = 1 / 16;
@@ -49,6 +58,35 @@ export function loadLts(settings: LtsSettings, records: Iterable<LtsRecord>): Lt
     throw storeErrors.topicsCorrupt({ reason: error.message }, error);
   }
   return lts;
+}
+
+/**
+ * Records of a trie with these streams, made from their structures alone. Nodes get other numbers than
+ * those they were learned with, and edges that no stream uses are not known.
+ */
+export function rebuildRecords(
+  streams: ReadonlyMap<number, { readonly structure: Structure; readonly dollar: boolean }>,
+): LtsRecord[] {
+  const edges: LtsRecord[] = [];
+  const ends: LtsRecord[] = [];
+  const nodes = new Map<string, number>();
+  for (const [stream, { structure, dollar }] of streams) {
+    const isCatchAll = structure[0] === catchAllStructure[0];
+    let node = dollar ? dollarRoot : mainRoot;
+    if (isCatchAll) node = dollar ? dollarCatchAll : mainCatchAll;
+    for (const word of isCatchAll ? [] : structure) {
+      const name = `${node}/${word}`;
+      const known = nodes.get(name);
+      const next = known ?? firstNode + nodes.size;
+      if (known === undefined) {
+        edges.push({ kind: "edge", node: next, parent: node, word });
+        nodes.set(name, next);
+      }
+      node = next;
+    }
+    ends.push({ kind: "stream", stream, node });
+  }
+  return [...edges, ...ends];
 }
 
 type Branch = {

@@ -31,7 +31,7 @@ export const mainRoot = 0;
 export const dollarRoot = 1;
 export const mainCatchAll = 2;
 export const dollarCatchAll = 3;
-const firstNode = 4;
+export const firstNode = 4;
 const firstStream = 1;
 
 /** Measured on V8 in chains of nodes, each with a map of one child: heap per node, words apart. */

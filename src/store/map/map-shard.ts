@@ -28,6 +28,7 @@ import { putRecord, type ReadRecord, RecentWrites } from "../core/conflicts.ts";
 import { storeErrors } from "../errors.ts";
 import type { CheckpointImage, ShardMachine } from "../machine.ts";
 import type { Shard } from "../shard.ts";
+import { mapProofKey } from "../shard-store.ts";
 import { mapKeyError } from "./keys.ts";
 import type { MapSlab } from "./map-slab.ts";
 import { type Commit, TransactionRunner } from "./transaction.ts";
@@ -325,9 +326,14 @@ export class MapShard implements MapShardFace, ShardMachine {
   }
 
   capture(): CheckpointImage {
+    let proof: Uint8Array | undefined;
     return {
-      prepare: () => this.#slab.sync(),
-      addRows: () => undefined,
+      prepare: async () => {
+        proof = await this.#slab.sync();
+      },
+      addRows: (batch) => {
+        if (proof !== undefined) batch.put(mapProofKey, proof);
+      },
       finish: () => undefined,
     };
   }

@@ -124,10 +124,10 @@ export class MapSlab {
     return this.#overlay.size < overlayKeysMax ? undefined : this.#settled();
   }
 
-  /** Everything set before the call is in the store and synced. */
-  async sync(): Promise<void> {
+  /** Everything set before the call is in the store and synced; resolves with the proof of it. */
+  async sync(): Promise<Uint8Array> {
     await this.#settled();
-    await this.#kv.sync();
+    return this.#kv.sync();
   }
 
   /** What is not written yet stays in the log. */

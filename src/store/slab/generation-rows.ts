@@ -14,6 +14,7 @@ import { type Generation, GenerationTable } from "../core/generations.ts";
 import type { MissingReason, MissingSpan, MissingStream } from "../core/missing.ts";
 import { checkRowVersion, readRow, rowCorrupt } from "../rows.ts";
 import { rowPrefix, type ShardStore } from "../shard-store.ts";
+import type { SlabProofs } from "./slab-parts.ts";
 
 const droppedVersion = 1;
 const reasons: readonly MissingReason[] = ["expired", "damaged"];
@@ -53,6 +54,26 @@ export function tableRows(
 
 export function deleteGeneration(batch: KvBatch, number: number): void {
   batch.delete(generationKey(number));
+  batch.delete(proofKey(number));
+}
+
+/** Row of what the stores of a slab have proved to hold. */
+export function proofKey(number: number): Buffer {
+  return prefixed(rowPrefix.proof, number);
+}
+
+export function encodeProofs({ blocks, index }: SlabProofs): Buffer {
+  return new ByteWriter(64).bytes(blocks).bytes(index).finish();
+}
+
+export async function readProofs(store: ShardStore): Promise<Map<number, SlabProofs>> {
+  const proofs = new Map<number, SlabProofs>();
+  await store.scan(Buffer.from([rowPrefix.proof]), (key, value) => {
+    const reader = new ByteReader(value);
+    const number = new ByteReader(key, 1).u32();
+    proofs.set(number, { blocks: reader.bytes(), index: reader.bytes() });
+  });
+  return proofs;
 }
 
 export function droppedKey(number: number): Buffer {

@@ -4,42 +4,44 @@
 // Invariants: only the newest generation is written; the table changes only by applied entries, or
 // where a slab cannot be read any more, and is saved by checkpoints; a folder that the saved table
 // does not name is an orphan and goes at the next start; a folder goes only after a checkpoint
-// without it, a damaged one to the quarantine.
+// without it. A damaged slab is mended when it is opened (slab-pair.ts); where even that fails it goes
+// to the quarantine.
 
 import type { Logger } from "../../base/index.ts";
-import { assert, assertPresent, type Disk, isCodedError, joinPath } from "../../base/index.ts";
+import { assert, assertPresent, isCodedError, joinPath } from "../../base/index.ts";
 import type { KvBatch } from "../../kv/index.ts";
 import type { TtvRef } from "../api.ts";
 import { type Generation, type GenerationTable, totalOf } from "../core/generations.ts";
 import type { Lts, LtsSettings } from "../core/lts.ts";
 import { createLts, inheritLts, loadLts } from "../core/lts-start.ts";
 import type { LtsRecord } from "../core/lts-trie.ts";
-import { type MissingReason, type MissingSpan, sortSpans } from "../core/missing.ts";
-import type { DurableKvParts } from "../durable-kv.ts";
+import type { MissingReason, MissingSpan } from "../core/missing.ts";
 import { storeErrors } from "../errors.ts";
-import { indexAfter, ttvAt } from "../layout/ttv-view.ts";
+import type { MendParts } from "../mending.ts";
 import type { ShardStore } from "../shard-store.ts";
 import type { Ttv } from "../types.ts";
 import type { BlockReader } from "./block-reader.ts";
+import { DroppedSpans } from "./dropped-spans.ts";
+import { fetchFrom } from "./fetch.ts";
 import {
   deleteGeneration,
-  droppedKey,
-  encodeDropped,
+  encodeProofs,
+  proofKey,
   readDropped,
   readGenerations,
+  readProofs,
   tableRows,
 } from "./generation-rows.ts";
 import { LogSlab, type LogSlabSpan } from "./log-slab.ts";
 import type { OpenSlabs } from "./open-slabs.ts";
 import { folderName, SlabFolders } from "./slab-folders.ts";
+import type { SlabExpected, SlabProofs, VisitLogged } from "./slab-parts.ts";
 import type { SlabStores } from "./slab-stores.ts";
 
 export type GenerationsParts = {
   /** Folder of the shard: one folder per generation in it. */
   readonly dir: string;
-  readonly quarantineDir: string;
-  readonly disk: Disk;
-  readonly kv: DurableKvParts;
+  readonly kv: MendParts;
   readonly reader: BlockReader;
   readonly openSlabs: OpenSlabs;
   readonly lts: LtsSettings;
@@ -48,17 +50,15 @@ export type GenerationsParts = {
   readonly onMemory: (deltaBytes: number) => void;
   /** A block was sealed: the current generation has grown. */
   readonly onSealed: () => void;
-  /** A sealed slab cannot be read and left the table: wants a checkpoint. */
+  /** A sealed slab was mended, or left the table because nothing helped: wants a checkpoint. */
   readonly onSetAside: () => void;
+  /** The TTVs that the log still has, for a slab that has lost some. */
+  readonly logged: (visit: VisitLogged) => Promise<void>;
 };
 
 export const layoutName = "log-v1";
 /** First commit time there can be: position 0 is before everything. */
 const firstUs = 1;
-/** Spans remembered; above it the oldest two become one. */
-const droppedSpansMax = 1_000;
-/** Spans remembered stream by stream, the newest; older ones keep their sum. */
-const droppedDetailedMax = 64;
 
 /** What says that a slab cannot be used, not that the machine is in trouble. */
 const damageCodes = new Set([
@@ -72,12 +72,7 @@ export class Generations {
   readonly #parts: GenerationsParts;
   readonly #folders: SlabFolders;
   readonly #table: GenerationTable;
-  readonly #dropped: Map<number, MissingSpan>;
-  #missing: readonly MissingSpan[];
-  /** Rows of spans that have become part of a newer one. */
-  #folded: number[] = [];
-  /** Rows of spans that the last checkpoint does not have. */
-  #droppedChanged = new Set<number>();
+  readonly #dropped: DroppedSpans;
   readonly #slabs = new Map<number, LogSlab>();
   readonly #opening = new Map<number, Promise<LogSlab | undefined>>();
   readonly #leaving = new Map<number, Promise<void>>();
@@ -90,27 +85,34 @@ export class Generations {
   #memoryBytes = 0;
   #closed = false;
   #isCurrentLost = false;
+  /** What the slabs have proved to hold, as of the last checkpoint. */
+  readonly #proofs: Map<number, SlabProofs>;
+  /** Sealed slabs that were mended since: the next checkpoint takes new proofs. */
+  readonly #unproved = new Set<number>();
+  /** Everything up to here was in the slabs at the start. */
+  readonly #startUs: number;
   /** Rotations replayed after a loss that got other numbers than their entries say. */
   readonly #renumbered = new Map<number, number>();
 
-  private constructor(
-    parts: GenerationsParts,
-    table: GenerationTable,
-    dropped: Map<number, MissingSpan>,
-  ) {
+  private constructor(parts: GenerationsParts, table: GenerationTable, saved: SavedRows) {
     this.#parts = parts;
+    this.#proofs = saved.proofs;
+    this.#startUs = saved.checkpointUs;
     this.#folders = new SlabFolders(parts);
     this.#table = table;
-    this.#dropped = dropped;
-    this.#missing = sortSpans(dropped.values());
+    this.#dropped = new DroppedSpans(saved.dropped);
   }
 
   /** Reads the table as of the checkpoint and cuts the slab that was current back to it. */
   static async open(parts: GenerationsParts, store: ShardStore): Promise<Generations> {
     const table = await readGenerations(store);
-    const generations = new Generations(parts, table, await readDropped(store));
+    const generations = new Generations(parts, table, {
+      dropped: await readDropped(store),
+      proofs: await readProofs(store),
+      checkpointUs: store.checkpoint.timeUs,
+    });
     await generations.#folders.removeOrphans(table.readable().map((each) => each.number));
-    await generations.#openCurrent(store.checkpoint.timeUs);
+    await generations.#openCurrent();
     return generations;
   }
 
@@ -155,10 +157,10 @@ export class Generations {
 
   /** What was dropped or set aside, ascending. The same array until it changes. */
   get missing(): readonly MissingSpan[] {
-    return this.#missing;
+    return this.#dropped.sorted;
   }
 
-  /** The slab that was current could not be read: what the log says of its streams is void. */
+  /** The slab that was current had lost something: what the log says of its streams is void. */
   get isCurrentLost(): boolean {
     return this.#isCurrentLost;
   }
@@ -179,7 +181,7 @@ export class Generations {
     if (this.#prepared?.slab.generation === number) return this.#prepared.slab;
     await this.#prepared?.stores.close();
     this.#prepared = undefined;
-    const stores = await this.#folders.create(number);
+    const stores = await this.#folders.create(number, () => this.#expected(number));
     const lts = inheritLts(this.#parts.lts, this.cooking.lts);
     const span = { generation: number, fromUs: 0, toUs: undefined, writtenUs: 0 };
     const slab = this.#makeSlab(stores, lts, span);
@@ -248,38 +250,36 @@ export class Generations {
     finish(committed: boolean): void;
   } {
     this.current.sealAll();
+    this.#dirtyUnproved();
+    const proofs = new Map<number, SlabProofs>();
     const slabs = [...this.#dirty];
     this.#dirty.clear();
     const changed = this.#table.takeChanged();
     const rows = tableRows(this.#table, changed);
-    const spans = this.#droppedChanged;
-    this.#droppedChanged = new Set();
-    for (const number of spans) {
-      const span = this.#dropped.get(number);
-      if (span !== undefined) rows.push([droppedKey(number), encodeDropped(span)]);
-    }
-    const folded = this.#folded;
-    this.#folded = [];
+    const spans = this.#dropped.capture();
     const sealing = this.#numbersIn("sealing");
     const leaving = this.#numbersIn("dropping");
     return {
       prepare: async () => {
-        for (const slab of slabs) if (!this.#hasLeft(slab)) await slab.sync();
+        for (const slab of slabs) {
+          if (!this.#hasLeft(slab)) proofs.set(slab.generation, await slab.sync());
+        }
       },
       addRows: (batch) => {
-        for (const number of folded) batch.delete(droppedKey(number));
+        spans.addRows(batch);
         for (const [key, value] of rows) batch.put(key, value);
+        for (const [number, proof] of proofs) batch.put(proofKey(number), encodeProofs(proof));
         for (const number of leaving) deleteGeneration(batch, number);
       },
       finish: (committed) => {
         if (committed) {
+          for (const [number, proof] of proofs) this.#proofs.set(number, proof);
           this.#finishCheckpoint(sealing, leaving);
           return;
         }
         for (const slab of slabs) this.#dirty.add(slab);
         this.#table.giveBackChanged(changed.map((each) => each.number));
-        for (const number of spans) this.#droppedChanged.add(number);
-        this.#folded.push(...folded);
+        spans.giveBack();
       },
     };
   }
@@ -323,7 +323,8 @@ export class Generations {
 
   // -------------------------------------------------------------- opening
 
-  async #openCurrent(checkpointUs: number): Promise<void> {
+  async #openCurrent(): Promise<void> {
+    const checkpointUs = this.#startUs;
     const { current } = this.#table;
     if (current === undefined) {
       await this.#begin(firstUs);
@@ -332,7 +333,7 @@ export class Generations {
     const { number, fromUs } = current;
     let stores: SlabStores | undefined;
     try {
-      stores = await this.#folders.open(number);
+      stores = await this.#folders.open(number, () => this.#expected(number));
       await stores.cutBack(checkpointUs);
       const lts = await this.#loadLts(stores);
       const span = { generation: number, fromUs, toUs: undefined, writtenUs: checkpointUs };
@@ -348,9 +349,42 @@ export class Generations {
     }
   }
 
+  /** Undefined while the table does not have it: nothing is in it then. */
+  #expected(number: number): SlabExpected | undefined {
+    const generation = this.#table.generations.find((each) => each.number === number);
+    if (generation === undefined) return undefined;
+    return {
+      generation,
+      proofs: this.#proofs.get(number),
+      untilUs: generation.toUs === undefined ? this.#startUs : generation.toUs - 1,
+      logged: this.#parts.logged,
+      onMended: () => this.#noteMended(generation),
+    };
+  }
+
+  #noteMended({ number, toUs }: Generation): void {
+    this.#proofs.delete(number);
+    if (toUs === undefined) {
+      this.#isCurrentLost = true;
+      return;
+    }
+    this.#unproved.add(number);
+    this.#parts.onSetAside();
+  }
+
+  #dirtyUnproved(): void {
+    for (const number of this.#unproved) {
+      const slab = this.#slabs.get(number);
+      if (slab === undefined) continue;
+      this.#unproved.delete(number);
+      this.#dirty.add(slab);
+    }
+  }
+
   /** A generation that no entry speaks of: the very first, or in place of one that was lost. */
   async #begin(fromUs: number): Promise<void> {
-    const stores = await this.#folders.create(this.#table.nextNumber);
+    const next = this.#table.nextNumber;
+    const stores = await this.#folders.create(next, () => this.#expected(next));
     const { number } = this.#table.rotate(fromUs, layoutName);
     const lts = createLts(this.#parts.lts);
     const slab = this.#makeSlab(stores, lts, {
@@ -384,12 +418,13 @@ export class Generations {
     await this.#leaving.get(number);
     let stores: SlabStores | undefined;
     try {
-      stores = await this.#folders.open(number);
+      stores = await this.#folders.open(number, () => this.#expected(number));
       const lts = await this.#loadLts(stores);
       const span = { generation: number, fromUs, toUs, writtenUs: toUs };
       const slab = this.#makeSlab(stores, lts, span);
       this.#slabs.set(number, slab);
       this.#parts.openSlabs.used(slab);
+      if (this.#unproved.has(number)) this.#parts.onSetAside();
       return slab;
     } catch (error) {
       await stores?.close();
@@ -462,31 +497,8 @@ export class Generations {
             return { structure, dollar, ttvs };
           });
     const span = { afterUs: generation.fromUs - 1, untilUs, countMax, reason, streams };
-    this.#dropped.set(generation.number, span);
-    this.#droppedChanged.add(generation.number);
-    this.#foldDropped();
-    this.#missing = sortSpans(this.#dropped.values());
+    this.#dropped.add(generation.number, span);
     return span;
-  }
-
-  #foldDropped(): void {
-    const numbers = [...this.#dropped.keys()];
-    const tooOld = numbers.at(-1 - droppedDetailedMax);
-    const summed = tooOld === undefined ? undefined : this.#dropped.get(tooOld);
-    if (tooOld !== undefined && summed?.streams !== undefined) {
-      this.#dropped.set(tooOld, { ...summed, streams: undefined });
-      this.#droppedChanged.add(tooOld);
-    }
-    if (this.#dropped.size <= droppedSpansMax) return;
-    const [first, second] = this.#dropped.keys();
-    const older = this.#dropped.get(first as number) as MissingSpan;
-    const newer = this.#dropped.get(second as number) as MissingSpan;
-    const countMax = older.countMax + newer.countMax;
-    const folded = { ...newer, afterUs: older.afterUs, countMax, streams: undefined };
-    this.#dropped.set(second as number, folded);
-    this.#droppedChanged.add(second as number);
-    this.#dropped.delete(first as number);
-    this.#folded.push(first as number);
   }
 
   #finishCheckpoint(sealing: readonly number[], leaving: readonly number[]): void {
@@ -496,8 +508,9 @@ export class Generations {
       if (slab !== undefined) this.#parts.openSlabs.used(slab);
     }
     for (const number of leaving) {
-      const isDamaged = this.#dropped.get(number)?.reason === "damaged";
+      const isDamaged = this.#dropped.reasonOf(number) === "damaged";
       this.#table.finishDrop(number);
+      this.#proofs.delete(number);
       this.#goAway(number, () =>
         isDamaged ? this.#folders.setAside(number) : this.#folders.remove(number),
       );
@@ -549,26 +562,12 @@ export class Generations {
   }
 }
 
+type SavedRows = {
+  readonly dropped: Map<number, MissingSpan>;
+  readonly proofs: Map<number, SlabProofs>;
+  readonly checkpointUs: number;
+};
+
 function isDamage(error: unknown): boolean {
   return isCodedError(error) && damageCodes.has(error.code);
-}
-
-async function fetchFrom(slab: LogSlab, ref: TtvRef): Promise<Ttv | undefined> {
-  const found = await fetchOf(slab, ref.stream, ref.timeUs);
-  if (found !== undefined) return found;
-  // After a loss its topic may have been learned anew, under another stream.
-  for (const stream of slab.lts.streams) {
-    const elsewhere = await fetchOf(slab, stream, ref.timeUs);
-    if (elsewhere !== undefined) return elsewhere;
-  }
-  return undefined;
-}
-
-async function fetchOf(slab: LogSlab, stream: number, timeUs: number): Promise<Ttv | undefined> {
-  const found = await slab.next(stream, timeUs - 1);
-  if (found === undefined) return undefined;
-  const batch = found.kind === "memory" ? found.batch : await slab.read(stream, found.row);
-  const at = indexAfter(batch, timeUs - 1);
-  if (at >= batch.count || batch.timeUs(at) !== timeUs) return undefined;
-  return ttvAt(batch, slab.structureOf(stream), at);
 }

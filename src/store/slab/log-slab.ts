@@ -19,7 +19,8 @@ import type { TtvBatch } from "../layout/ttv-view.ts";
 import type { BatchRef, SlabSource } from "../pools/source.ts";
 import type { Ttv } from "../types.ts";
 import type { BlockReader } from "./block-reader.ts";
-import type { SlabStores, TopicWrite } from "./slab-stores.ts";
+import type { SlabProofs, TopicWrite } from "./slab-parts.ts";
+import type { SlabStores } from "./slab-stores.ts";
 
 /** Blocks of one batch: larger ones do not make LevelDB faster. */
 const batchBlocksMax = 32;
@@ -142,9 +143,10 @@ export class LogSlab implements SlabSource {
     if (this.#closed) throw storeErrors.closed();
   }
 
-  async sync(): Promise<void> {
+  /** Resolves with what the stores have proved to hold. */
+  async sync(): Promise<SlabProofs> {
     await this.flush();
-    await this.#parts.stores.sync();
+    return this.#parts.stores.sync();
   }
 
   get isResting(): boolean {

@@ -3,17 +3,18 @@
 // A folder's name tells its generation. Its two stores go before it, so that while it is there a
 // start finds it and ends the work.
 
-import { type Disk, joinPath, type Logger } from "../../base/index.ts";
-import type { DurableKvParts } from "../durable-kv.ts";
-import { SlabStores, storeNames } from "./slab-stores.ts";
+import { joinPath } from "../../base/index.ts";
+import type { MendParts } from "../mending.ts";
+import { openSlabPair, storeNames } from "./slab-pair.ts";
+import type { SlabExpected } from "./slab-parts.ts";
+import { SlabStores } from "./slab-stores.ts";
 
 export type SlabFoldersParts = {
   readonly dir: string;
-  readonly quarantineDir: string;
-  readonly disk: Disk;
-  readonly kv: DurableKvParts;
-  readonly logger: Logger;
+  readonly kv: MendParts;
 };
+
+type ExpectSlab = () => SlabExpected | undefined;
 
 export function folderName(generation: number): string {
   return `g${String(generation).padStart(8, "0")}`;
@@ -27,27 +28,30 @@ export class SlabFolders {
   }
 
   /** An empty slab, whatever a start or rotation that came to nothing has left there. */
-  async create(generation: number): Promise<SlabStores> {
-    const { disk, dir } = this.#parts;
+  async create(generation: number, expected?: ExpectSlab): Promise<SlabStores> {
+    const { kv, dir } = this.#parts;
     await this.remove(generation);
-    await disk.makeDir(this.#pathOf(generation));
-    await disk.syncDir(dir);
-    return this.open(generation);
+    await kv.disk.makeDir(this.#pathOf(generation));
+    await kv.disk.syncDir(dir);
+    return this.open(generation, expected);
   }
 
-  open(generation: number): Promise<SlabStores> {
-    return SlabStores.open(this.#pathOf(generation), this.#parts.kv);
+  /** `expected` is asked at each opening; without it nothing is known to be in the slab. */
+  open(generation: number, expected?: ExpectSlab): Promise<SlabStores> {
+    const path = this.#pathOf(generation);
+    return SlabStores.open(path, () => openSlabPair(path, this.#parts.kv, expected?.()));
   }
 
   async remove(generation: number): Promise<void> {
     const path = this.#pathOf(generation);
     for (const name of storeNames) await this.#parts.kv.driver.destroy(joinPath(path, name));
-    await this.#parts.disk.removeDir(path);
+    await this.#parts.kv.disk.removeDir(path);
   }
 
   /** Moves the stores to the quarantine. REQUIRES: they are closed. */
   async setAside(generation: number): Promise<void> {
-    const { dir, quarantineDir, disk, kv, logger } = this.#parts;
+    const { dir, kv } = this.#parts;
+    const { quarantineDir, disk, logger } = kv;
     const path = this.#pathOf(generation);
     await disk.makeDir(quarantineDir);
     for (const name of storeNames) {
@@ -60,9 +64,9 @@ export class SlabFolders {
 
   async removeOrphans(known: readonly number[]): Promise<void> {
     const names = new Set(known.map(folderName));
-    for (const entry of await this.#parts.disk.list(this.#parts.dir)) {
+    for (const entry of await this.#parts.kv.disk.list(this.#parts.dir)) {
       if (!entry.isDirectory || !/^g\d+$/.test(entry.name) || names.has(entry.name)) continue;
-      this.#parts.logger.info("store.orphan_removed", { slab: entry.name });
+      this.#parts.kv.logger.info("store.orphan_removed", { slab: entry.name });
       await this.remove(Number(entry.name.slice(1)));
     }
   }

@@ -1,56 +1,38 @@
 // The two key-value stores of a log slab: `blocks`, keyed by last time and so only ever appended
 // to, and `index`, small, keyed by stream. They are written, synced, cut back and removed together;
 // the order is always blocks first, so that an index row never points to nothing for long.
+// How they are opened, and mended when they are damaged, is in slab-pair.ts.
 
-import { joinPath } from "../../base/index.ts";
 import { kvErrors } from "../../kv/index.ts";
-import type { LtsRecord } from "../core/lts-trie.ts";
-import { DurableKv, type DurableKvParts } from "../durable-kv.ts";
 import {
   type BlockRow,
   type BlockWrite,
   encodeBlockKey,
   encodeBlockRow,
 } from "../layout/index-row.ts";
-import { prefixEnd } from "../shard-store.ts";
-import {
-  blockRowKey,
-  blockRowRange,
-  parseBlockRow,
-  parseTopicRow,
-  slabPrefix,
-  topicRow,
-} from "./rows.ts";
-
-export type TopicWrite = { readonly record: LtsRecord; readonly timeUs: number };
-
-/** Folders of the two stores in a slab's folder. */
-export const storeNames = ["blocks", "index"] as const;
-/** Decoded blocks are cached above; LevelDB's own caches are per store, and many may be open. */
-const blocksOptions = { writeBufferBytes: 16 * 1024 * 1024, cacheBytes: 512 * 1024 };
-const indexOptions = { writeBufferBytes: 2 * 1024 * 1024, cacheBytes: 1024 * 1024 };
-
-type Pair = { readonly blocks: DurableKv; readonly index: DurableKv };
+import { blockRowKey, blockRowRange, parseBlockRow, slabPrefix, topicRow } from "./rows.ts";
+import { readTopics, type SlabPair, type SlabProofs, type TopicWrite } from "./slab-parts.ts";
 
 export class SlabStores {
   readonly path: string;
-  readonly #parts: DurableKvParts;
-  #pair: Pair | undefined;
-  #waking: Promise<Pair> | undefined;
+  readonly #open: () => Promise<SlabPair>;
+  #pair: SlabPair | undefined;
+  #waking: Promise<SlabPair> | undefined;
   #resting: Promise<unknown> | undefined;
   /** Calls under way: they keep the stores open. */
   #users = 0;
   #wantsRest = false;
   #closed = false;
 
-  private constructor(path: string, parts: DurableKvParts, pair: Pair) {
+  private constructor(path: string, open: () => Promise<SlabPair>, pair: SlabPair) {
     this.path = path;
-    this.#parts = parts;
+    this.#open = open;
     this.#pair = pair;
   }
 
-  static async open(path: string, parts: DurableKvParts): Promise<SlabStores> {
-    return new SlabStores(path, parts, await openPair(path, parts));
+  /** `open` runs again whenever the stores are needed after a rest. */
+  static async open(path: string, open: () => Promise<SlabPair>): Promise<SlabStores> {
+    return new SlabStores(path, open, await open());
   }
 
   get isResting(): boolean {
@@ -88,11 +70,12 @@ export class SlabStores {
     });
   }
 
-  sync(): Promise<void> {
-    return this.#use(async ({ blocks, index }) => {
-      await blocks.sync();
-      await index.sync();
-    });
+  /** Resolves with what an opening may hold against the stores from now on. */
+  sync(): Promise<SlabProofs> {
+    return this.#use(async ({ blocks, index }) => ({
+      blocks: await blocks.sync(),
+      index: await index.sync(),
+    }));
   }
 
   /** The first rows of a stream whose last time is above `afterUs`. */
@@ -129,7 +112,7 @@ export class SlabStores {
     await Promise.all([this.#pair?.blocks.close(), this.#pair?.index.close()]);
   }
 
-  async #use<T>(task: (pair: Pair) => Promise<T>): Promise<T> {
+  async #use<T>(task: (pair: SlabPair) => Promise<T>): Promise<T> {
     if (this.#closed) throw kvErrors.closed({ path: this.path });
     this.#users++;
     this.#wantsRest = false;
@@ -141,44 +124,22 @@ export class SlabStores {
     }
   }
 
-  #wake(): Promise<Pair> {
+  #wake(): Promise<SlabPair> {
     this.#waking ??= this.#openAgain().finally(() => {
       this.#waking = undefined;
     });
     return this.#waking;
   }
 
-  async #openAgain(): Promise<Pair> {
+  async #openAgain(): Promise<SlabPair> {
     await this.#resting;
-    const pair = await openPair(this.path, this.#parts);
+    const pair = await this.#open();
     this.#pair = pair;
     return pair;
   }
 }
 
-async function openPair(path: string, parts: DurableKvParts): Promise<Pair> {
-  const [first, second] = storeNames;
-  const opened = await Promise.allSettled([
-    DurableKv.open(joinPath(path, first), blocksOptions, parts),
-    DurableKv.open(joinPath(path, second), indexOptions, parts),
-  ]);
-  const [blocks, index] = opened.map((one) => (one.status === "fulfilled" ? one.value : undefined));
-  if (blocks !== undefined && index !== undefined) return { blocks, index };
-  await blocks?.close();
-  await index?.close();
-  throw opened.find((one) => one.status === "rejected")?.reason;
-}
-
-async function readTopics(index: DurableKv): Promise<TopicWrite[]> {
-  const found: TopicWrite[] = [];
-  const prefix = Buffer.from([slabPrefix.topic]);
-  await index.scan({ gte: prefix, lt: prefixEnd(prefix) }, (key, value) => {
-    found.push(parseTopicRow(key, value));
-  });
-  return found;
-}
-
-async function cutPairBack({ blocks, index }: Pair, checkpointUs: number): Promise<void> {
+async function cutPairBack({ blocks, index }: SlabPair, checkpointUs: number): Promise<void> {
   const topics = await readTopics(index);
   const late = topics.filter((topic) => topic.timeUs > checkpointUs);
   const rows: Buffer[] = late.map(({ record, timeUs }) => topicRow(record, timeUs).key);

@@ -98,7 +98,7 @@ describe("a block", () => {
 });
 
 describe("a slab", () => {
-  async function threeGenerations(m: StoreMachine): Promise<number[]> {
+  async function threeGenerations(m: StoreMachine, late = 0): Promise<number[]> {
     const { store } = await m.boot();
     const lastUs: number[] = [];
     for (let g = 1; g <= 3; g++) {
@@ -106,52 +106,192 @@ describe("a slab", () => {
       if (g < 3) await m.clock.complete(store.rotate());
       else await m.clock.complete(store.checkpoint());
     }
+    for (let n = 0; n < late; n++) await put(m, store, `t/${n}`, `late-${n}`);
     m.kill();
     return lastUs;
   }
 
-  test("that was sealed and cannot be opened is set aside; readers are told where it was", async () => {
-    for (const name of ["blocks", "index"]) {
-      const m = oneShard(4);
-      const lastUs = await threeGenerations(m);
-      m.kv.damage(`${shardDir(m)}/g00000002/${name}`);
-      let { store } = await m.boot();
+  const everything = [1, 2, 3].flatMap((g) => [0, 1, 2, 3].map((n) => `${g}-${n}`));
+  const quarantined = (m: StoreMachine): string[] =>
+    m.kv.paths.filter((path) => path.includes("quarantine"));
+
+  test("that was sealed and lost its index is mended from its blocks", async () => {
+    const m = oneShard(4);
+    await threeGenerations(m);
+    m.kv.damage(`${shardDir(m)}/g00000002/index`);
+    for (let start = 0; start < 3; start++) {
+      const { store } = await m.boot();
+      const reader = await readAll(m, store);
+      expect(reader.values).toEqual(everything);
+      expect(reader.missedReports).toEqual([]);
+      // The second start begins behind a checkpoint, the third behind a power cut.
+      if (start === 1) await m.clock.advance(5_000);
+      m.crash();
+    }
+    const mended = m.events.filter(({ event }) => event === "store.slab_mended");
+    expect(mended[0]?.fields).toMatchObject({ topicsRebuilt: true, ttvsLost: 0 });
+    expect(quarantined(m).length).toBeGreaterThan(0);
+  });
+
+  test("that was sealed and lost its blocks tells its readers of each", async () => {
+    const m = oneShard(4);
+    const lastUs = await threeGenerations(m);
+    m.kv.damage(`${shardDir(m)}/g00000002/blocks`);
+    for (let start = 0; start < 2; start++) {
+      const { store } = await m.boot();
       const reader = await readAll(m, store);
       expect(reader.values.map((value) => value[0])).toEqual([..."11113333"]);
-      const [report, ...more] = reader.missedReports;
-      expect(more).toEqual([]);
-      expect(report).toMatchObject({ count: 4, reason: "damaged" });
-      expect(report!.fromUs).toBeGreaterThanOrEqual(lastUs[1]!);
-      expect(report!.toUs).toBeGreaterThanOrEqual(lastUs[2]!);
+      expect(reader.missedReports.map(({ count }) => count)).toEqual([1, 1, 1, 1]);
+      expect(reader.missedReports[0]!.fromUs).toBeGreaterThanOrEqual(lastUs[1]!);
+      expect(reader.missedReports.at(-1)!.toUs).toBeLessThanOrEqual(lastUs[2]!);
       await m.clock.advance(5_000);
-      expect(m.kv.paths.filter((path) => path.includes("quarantine"))).toHaveLength(2);
       m.crash();
-      ({ store } = await m.boot());
-      const again = await readAll(m, store);
-      expect(again.values).toHaveLength(8);
-      expect(again.missedReports).toHaveLength(1);
     }
   });
 
-  test("that was written to loses what its checkpoint covers, not what the log has", async () => {
-    const m = oneShard(5);
-    await threeGenerations(m);
+  test("that was sealed and lost everything tells its readers how many are gone", async () => {
+    const m = oneShard(4);
+    const lastUs = await threeGenerations(m);
+    for (const name of ["blocks", "index"]) m.kv.damage(`${shardDir(m)}/g00000002/${name}`);
+    for (let start = 0; start < 2; start++) {
+      const { store } = await m.boot();
+      const reader = await readAll(m, store);
+      expect(reader.values.map((value) => value[0])).toEqual([..."11113333"]);
+      expect(reader.missedReports.reduce((sum, { count }) => sum + count, 0)).toBe(4);
+      // Who has read all of it is told nothing.
+      const later = await readAll(m, store, lastUs[2]! + 1_000_000);
+      expect(later.missedReports).toEqual([]);
+      await m.clock.advance(5_000);
+      m.crash();
+    }
+  });
+
+  test("that is written to is mended from the log, and loses no word of what is behind", async () => {
+    for (const names of [["index"], ["blocks"], ["blocks", "index"]]) {
+      for (const how of ["damage", "hollow"] as const) {
+        const m = oneShard(5);
+        await threeGenerations(m, 3);
+        let store: LocalStore;
+        for (const name of names) m.kv[how](`${shardDir(m)}/g00000003/${name}`);
+        for (let start = 0; start < 2; start++) {
+          ({ store } = await m.boot());
+          const reader = await readAll(m, store);
+          expect(reader.values).toEqual([...everything, "late-0", "late-1", "late-2"]);
+          expect(reader.missedReports).toEqual([]);
+          m.crash();
+        }
+        ({ store } = await m.boot());
+        await put(m, store, "t/9", "new");
+        await m.clock.complete(store.rotate());
+        expect((await readAll(m, store)).values.at(-1)).toBe("new");
+        expect(m.events.some(({ event }) => event === "store.slab_mended")).toBe(true);
+      }
+    }
+  });
+
+  test("that is written to and whose log has gone on counts what is lost, to the last one", async () => {
+    const m = new StoreMachine({ seed: 9, store: { shards: 1 }, segmentBytes: 4096 });
     let { store } = await m.boot();
-    for (let n = 0; n < 3; n++) await put(m, store, `t/${n}`, `late-${n}`);
+    const expected: string[] = [];
+    for (let n = 0; n < 60; n++) {
+      const value = `${n}-${"x".repeat(200)}`;
+      await put(m, store, `t/${n % 3}`, value);
+      expected.push(value);
+      if (n % 10 === 9) await m.clock.complete(store.checkpoint());
+    }
+    await m.clock.advance(2_000);
     m.kill();
-    m.kv.damage(`${shardDir(m)}/g00000003/index`);
+    // Of the blocks the oldest ones are left, of the index nothing.
+    m.kv.hollow(`${shardDir(m)}/g00000001/index`);
+    let kept = 0;
+    m.kv.hollow(`${shardDir(m)}/g00000001/blocks`, () => kept++ < 6);
     for (let start = 0; start < 2; start++) {
       ({ store } = await m.boot());
       const reader = await readAll(m, store);
-      const expected = ["1-0", "1-1", "1-2", "1-3", "2-0", "2-1", "2-2", "2-3"];
-      expect(reader.values).toEqual([...expected, "late-0", "late-1", "late-2"]);
-      expect(reader.missedReports).toMatchObject([{ count: 4, reason: "damaged" }]);
+      const missed = reader.missedReports.reduce((sum, { count }) => sum + count, 0);
+      expect(missed).toBeGreaterThan(0);
+      expect(reader.values.length).toBeGreaterThanOrEqual(20);
+      expect(reader.values.length + missed).toBe(60);
+      expect(reader.values).toEqual(expected.filter((value) => reader.values.includes(value)));
       m.crash();
     }
     ({ store } = await m.boot());
-    await put(m, store, "t/9", "new");
-    await m.clock.complete(store.rotate());
-    expect((await readAll(m, store)).values.at(-1)).toBe("new");
+    await put(m, store, "t/1", "after");
+    expect((await readAll(m, store)).values.at(-1)).toBe("after");
+  });
+});
+
+describe("the shard store", () => {
+  test.each(["store.copy", "store"])("%s is made anew from the other one", async (name) => {
+    for (const how of ["damage", "hollow"] as const) {
+      const m = oneShard(10);
+      let { store } = await m.boot();
+      await put(m, store, "a/1", "one");
+      await m.clock.complete(store.rotate());
+      await put(m, store, "a/2", "two");
+      await m.clock.complete(store.checkpoint());
+      await put(m, store, "a/3", "three");
+      m.kill();
+      if (name === "store") m.kv[how](`${shardDir(m)}/store`);
+      else m.disk.flipBit(`${shardDir(m)}/store.copy`, 100);
+      for (let start = 0; start < 3; start++) {
+        ({ store } = await m.boot());
+        const reader = await readAll(m, store);
+        expect(reader.values).toEqual(["one", "two", "three"]);
+        expect(reader.missedReports).toEqual([]);
+        m.crash();
+      }
+      const event = name === "store" ? "store.shard_store_mended" : "store.copy_damaged";
+      expect(m.events.filter((each) => each.event === event)).toHaveLength(1);
+    }
+  });
+
+  const ways = ["map", "store"].flatMap((kv) => [`${kv} damage`, `${kv} hollow`]);
+  test.each(ways)(
+    "of a map shard, or its slab (%s): the log brings back what they held",
+    async (way) => {
+      const [kv, how] = way.split(" ") as ["map" | "store", "damage" | "hollow"];
+      const m = oneShard(11);
+      let { store } = await m.boot();
+      const write = (key: string, value: string) => {
+        const writes = [{ key, value: Buffer.from(value) }];
+        const written = new Promise<void>((resolve, reject) => {
+          const done = (error: Error | undefined) =>
+            error === undefined ? resolve() : reject(error);
+          store.state("x").write(writes, [], done);
+        });
+        return m.clock.complete(written);
+      };
+      const value = async (key: string) =>
+        (await m.clock.complete(store.state("x").get(key)))?.value?.toString();
+      await write("k/1", "one");
+      await m.clock.complete(store.checkpoint());
+      await write("k/2", "two");
+      m.kill();
+      m.kv[how](`data/db/state/s0002/${kv}`);
+      for (let start = 0; start < 2; start++) {
+        ({ store } = await m.boot());
+        expect([await value("k/1"), await value("k/2")]).toEqual(["one", "two"]);
+        m.crash();
+      }
+      const mended = m.events.filter(({ event }) => event === "store.map_mended");
+      const complete = { database: "state", isComplete: true, fromIndex: 1 };
+      expect(mended.map(({ fields }) => fields)).toMatchObject(kv === "map" ? [complete] : []);
+    },
+  );
+
+  test("of a map shard whose log has gone on: what is lost is said to be", async () => {
+    const m = oneShard(12);
+    for (let start = 0; start < 2; start++) {
+      const { store } = await m.boot();
+      await m.clock.complete(store.checkpoint());
+      await m.clock.advance(3_000);
+      m.kill();
+    }
+    m.kv.hollow("data/db/meta/s0001/map");
+    await m.boot();
+    const mended = m.events.filter(({ event }) => event === "store.map_mended");
+    expect(mended.map(({ fields }) => fields?.isComplete)).toEqual([false]);
   });
 });
 

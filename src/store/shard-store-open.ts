@@ -1,0 +1,108 @@
+// Opens a shard store, whatever has become of it or of its copy.
+//
+// Of the two the newer one counts; neither is ever ahead of what is durable. Where the shard store
+// lost entries, what the copy does not have is not trusted: evidence of QoS 2 publishes could call a
+// new message a repeat, and a last match could hide messages from a reader. Both are dropped, the
+// first said so: a publisher that repeats a publish may then be stored twice, never not at all.
+
+import { isCodedError, joinPath } from "../base/index.ts";
+import type { DurableKv } from "./durable-kv.ts";
+import { type MendParts, openMended, verifyBytesMax } from "./mending.ts";
+import { readFacts, type ShardFacts } from "./shard-facts.ts";
+import {
+  type CheckpointRecord,
+  checkpointKey,
+  decodeCheckpoint,
+  factPrefixes,
+  firstCheckpoint,
+  prefixEnd,
+  rowPrefix,
+  ShardStore,
+} from "./shard-store.ts";
+
+const evidenceAdvice =
+  "QoS 2 publishes that were under way may be stored again when they are repeated";
+
+/** @throws STORE_FORMAT_NEWER; what an opening and a mending throw. */
+export async function openShardStore(
+  dir: string,
+  shard: number,
+  parts: MendParts,
+): Promise<ShardStore> {
+  const place = { dir, ...parts };
+  const found = await readFacts(place);
+  const facts = typeof found === "string" ? undefined : found;
+  const path = joinPath(dir, "store");
+  const options = { proof: facts?.proof, verifyBytesMax };
+  const { kv, damage } = await openMended(path, options, parts);
+  try {
+    const isNewer = facts !== undefined && (await isBehind(kv, facts));
+    if (isNewer) await restoreFacts(kv, facts);
+    const hasLost = isNewer || (damage !== undefined && !(damage.isWhole && facts !== undefined));
+    if (hasLost) await dropUncertain(kv);
+    const store = await ShardStore.open(kv, shard, place);
+    if (damage !== undefined || isNewer) {
+      store.markMended();
+      parts.logger.error("store.shard_store_mended", {
+        ...{ shard, path, reason: damage?.reason ?? "it is older than its copy" },
+        ...{ checkpoint: store.checkpoint.index, fromCopy: isNewer, isEvidenceLost: hasLost },
+        ...(hasLost && { advice: evidenceAdvice }),
+      });
+    } else if (typeof found === "string" && store.checkpoint.index > 0) {
+      if (found === "missing") parts.logger.warn("store.copy_missing", { shard, path: dir });
+      await store.writeCopy();
+    }
+    return store;
+  } catch (error) {
+    await kv.close();
+    throw error;
+  }
+}
+
+async function isBehind(kv: DurableKv, facts: ShardFacts): Promise<boolean> {
+  const copied = facts.rows.get(checkpointKey.toString("latin1"));
+  if (copied === undefined) return false;
+  return (await readCheckpoint(kv)).index < decodeCheckpoint(copied, kv.path).index;
+}
+
+async function readCheckpoint(kv: DurableKv): Promise<CheckpointRecord> {
+  const row = await kv.get(checkpointKey);
+  try {
+    return row === undefined ? firstCheckpoint : decodeCheckpoint(row, kv.path);
+  } catch (error) {
+    if (!isCodedError(error, "STORE_SLAB_CORRUPT")) throw error;
+    return firstCheckpoint;
+  }
+}
+
+/** One batch: a crash leaves the old rows or the new ones. */
+async function restoreFacts(kv: DurableKv, facts: ShardFacts): Promise<void> {
+  const old = await keysOf(kv, factPrefixes);
+  const write = (batch: Parameters<Parameters<DurableKv["write"]>[0]>[0]): void => {
+    for (const key of old) batch.delete(key);
+    for (const [key, value] of facts.rows) batch.put(Buffer.from(key, "latin1"), value);
+  };
+  await kv.write(write, { sync: true });
+}
+
+async function dropUncertain(kv: DurableKv): Promise<void> {
+  const keys = await keysOf(kv, [rowPrefix.evidence, rowPrefix.lastMatch]);
+  if (keys.length === 0) return;
+  await kv.write(
+    (batch) => {
+      for (const key of keys) batch.delete(key);
+    },
+    { sync: true },
+  );
+}
+
+async function keysOf(kv: DurableKv, prefixes: readonly number[]): Promise<Buffer[]> {
+  const keys: Buffer[] = [];
+  for (const first of prefixes) {
+    const prefix = Buffer.from([first]);
+    await kv.scan({ gte: prefix, lt: prefixEnd(prefix) }, (key) => {
+      keys.push(key);
+    });
+  }
+  return keys;
+}
