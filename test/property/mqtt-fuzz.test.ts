@@ -14,6 +14,7 @@ import { PacketFuzz } from "../support/fuzz-packets.ts";
 const long = process.env.FLAGSTONE_LONG === "1";
 const cases = Number(process.env.FLAGSTONE_FUZZ_CASES ?? (long ? 1_000_000 : 60_000));
 const only = process.env.FLAGSTONE_FUZZ_SEED;
+const firstSeed = Number(only ?? process.env.FLAGSTONE_FUZZ_FROM ?? 1);
 /** A case of the connection takes as long as four of the codec. */
 const conversationCases = Math.ceil(cases / 5);
 const timeoutMs = 120_000 + cases;
@@ -26,9 +27,8 @@ function readCorpus(): string {
 
 /** Runs a case for each seed; a failure says how to repeat it. */
 function eachSeed(count: number, run: (seed: number) => void): void {
-  const seeds =
-    only === undefined ? { from: 1, to: count } : { from: Number(only), to: Number(only) };
-  for (let seed = seeds.from; seed <= seeds.to; seed++) {
+  const lastSeed = only === undefined ? firstSeed + count - 1 : firstSeed;
+  for (let seed = firstSeed; seed <= lastSeed; seed++) {
     try {
       run(seed);
     } catch (error) {
