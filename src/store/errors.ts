@@ -33,6 +33,18 @@ export const storeErrors = defineErrors({
     message: "what was written to {slab} could not be made durable: {reason}",
     help: "The node ends with exit code 5. Look at the volume; the next start replays the log.",
   },
+  quotaExceeded: {
+    code: "STORE_QUOTA_EXCEEDED",
+    kind: "limit",
+    message: "group {group} has used its quota of {quotaBytes} bytes",
+    help: "Let sessions read what waits for them, drop old generations, or raise the quota.",
+  },
+  volumeLow: {
+    code: "STORE_VOLUME_LOW",
+    kind: "limit",
+    message: "the volume of {dir} has {freeBytes} bytes left, and new messages are refused",
+    help: "Free space on the volume; writing resumes by itself.",
+  },
   entryTooLarge: {
     code: "STORE_ENTRY_TOO_LARGE",
     kind: "invalid",
@@ -122,6 +134,54 @@ export const storeErrors = defineErrors({
     kind: "invalid",
     message: "there is no hold {hold} in database {database}",
     help: "List the holds and use one of their names.",
+  },
+  databaseExists: {
+    code: "STORE_DATABASE_EXISTS",
+    kind: "invalid",
+    message: "there is a database {database} already",
+    help: "Choose another name, or alter the one that is there.",
+  },
+  databaseInvalid: {
+    code: "STORE_DATABASE_INVALID",
+    kind: "invalid",
+    message: "database {database} cannot be made like this: {reason}",
+    help: "Correct what the reason names.",
+  },
+  databaseBuiltIn: {
+    code: "STORE_DATABASE_BUILT_IN",
+    kind: "invalid",
+    message: "database {database} belongs to the node and cannot be dropped",
+    help: "Drop its generations, or end the sessions that fill it.",
+  },
+  databaseDropped: {
+    code: "STORE_DATABASE_DROPPED",
+    kind: "retry",
+    message: "database {database} was dropped while it was used",
+    help: "Try again: its topics belong to another database now.",
+  },
+  shardsFixed: {
+    code: "STORE_SHARDS_FIXED",
+    kind: "invalid",
+    message: "database {database} has {shards} shards; {wanted} are asked for",
+    help: "The number is fixed at creation: set it back, or make another database.",
+  },
+  layoutFixed: {
+    code: "STORE_LAYOUT_FIXED",
+    kind: "invalid",
+    message: "database {database} has layout {layout}; {wanted} is asked for",
+    help: "The layout is fixed at creation: set it back, or make another database.",
+  },
+  layoutUnknown: {
+    code: "STORE_LAYOUT_UNKNOWN",
+    kind: "invalid",
+    message: "database {database} has layout {layout}, which this build does not know",
+    help: "Use the version of Flagstone that wrote it, or a newer one.",
+  },
+  workCancelled: {
+    code: "STORE_WORK_CANCELLED",
+    kind: "closed",
+    message: "{work} was cancelled",
+    help: "Start it again; what was done by then stands.",
   },
   blockCorrupt: {
     code: "STORE_BLOCK_CORRUPT",

@@ -14,6 +14,8 @@ export type WriteGateParts = {
   readonly clock: Clock;
   /** The buffer fills up with what is not sealed: it has to be written to be freed. */
   readonly relieve: () => void;
+  /** Further reasons: a quota, a volume that runs low. */
+  readonly more?: () => CodedError | undefined;
 };
 
 const resumeShare = 7 / 8;
@@ -86,7 +88,7 @@ export class WriteGate {
     if (log.pendingBytes > settings.pendingBytesMax * share) {
       return storeErrors.bufferFull({ limitBytes: settings.pendingBytesMax });
     }
-    return undefined;
+    return this.#parts.more?.();
   }
 
   #arm(): void {

@@ -1,0 +1,219 @@
+// Opens the shards of databases: folder, shard store, slabs or map, replay. What was opened is closed
+// by the closer that comes back with it.
+
+import { type Clock, Closer, type CodedError, type Disk, joinPath, type Logger } from "../base/index.ts";
+import type { KvDriver } from "../kv/index.ts";
+import type { WriteAheadLog } from "../log/index.ts";
+import type { ShardNumber } from "./api.ts";
+import type { DatabaseRecord } from "./catalog.ts";
+import { CommitClock } from "./commit-clock.ts";
+import type { LtsSettings } from "./core/lts.ts";
+import { DurableKv } from "./durable-kv.ts";
+import { EvidenceTable } from "./evidence.ts";
+import type { Group } from "./group.ts";
+import type { GroupShard } from "./group-keeper.ts";
+import { HoldTable } from "./holds.ts";
+import { LogShard } from "./log-shard.ts";
+import type { ShardMachine } from "./machine.ts";
+import { MapShard } from "./map/map-shard.ts";
+import { MapSlab } from "./map/map-slab.ts";
+import type { UseTable } from "./pools/filter-use.ts";
+import { Shard } from "./shard.ts";
+import { LocalLog } from "./shard-log.ts";
+import { ShardStore } from "./shard-store.ts";
+import type { BlockReader } from "./slab/block-reader.ts";
+import { Generations } from "./slab/generations.ts";
+import type { OpenSlabs } from "./slab/open-slabs.ts";
+import { WriterTable } from "./writers.ts";
+
+export type ShardOpenerParts = {
+  readonly dir: string;
+  readonly quarantineDir: string;
+  readonly disk: Disk;
+  readonly kv: KvDriver;
+  readonly log: WriteAheadLog;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly reader: BlockReader;
+  readonly openSlabs: OpenSlabs;
+  readonly phase: (name: string) => void;
+  readonly endTurn: (dirty: Shard) => void;
+  readonly onFailure: (error: CodedError) => void;
+};
+
+/** What a log shard needs of its database. */
+export type LogShardContext = {
+  readonly group: Group;
+  readonly interest: UseTable;
+  readonly ordinal: number;
+  readonly lts: () => LtsSettings;
+  /** A block of it was sealed. */
+  readonly onSealed: (log: LogShard) => void;
+};
+
+export type OpenMapShard = GroupShard & { readonly map: MapShard; readonly closer: Closer };
+export type OpenLogShard = GroupShard & { readonly log: LogShard; readonly closer: Closer };
+
+export class ShardOpener {
+  readonly #parts: ShardOpenerParts;
+
+  constructor(parts: ShardOpenerParts) {
+    this.#parts = parts;
+  }
+
+  async openMap(
+    database: DatabaseRecord,
+    number: ShardNumber,
+    group: Group,
+  ): Promise<OpenMapShard> {
+    const closer = new Closer();
+    try {
+      const dir = await this.#makeDir(database.name, number);
+      const store = await this.#openStore(dir, number, closer);
+      const kv = await this.#openKv(joinPath(dir, "map"));
+      const map = new MapShard(
+        new MapSlab(kv, (deltaBytes) => group.gate.addMemory(deltaBytes)),
+      );
+      closer.own(map);
+      const shard = this.#makeShard(number, store, map);
+      map.attach(shard);
+      await shard.recover();
+      map.claim();
+      const measure = async (): Promise<number> =>
+        (await this.#sizeOf(dir, "store")) + (await this.#sizeOf(dir, "map"));
+      return { shard, map, log: undefined, measure, closer };
+    } catch (error) {
+      await closer.close();
+      throw error;
+    }
+  }
+
+  async openLog(
+    database: DatabaseRecord,
+    number: ShardNumber,
+    context: LogShardContext,
+  ): Promise<OpenLogShard> {
+    const closer = new Closer();
+    try {
+      const dir = await this.#makeDir(database.name, number);
+      const store = await this.#openStore(dir, number, closer);
+      const log = await this.#recoverLog(dir, store, context, closer);
+      const measure = async (): Promise<number> =>
+        (await this.#sizeOf(dir, "store")) + (await log.generations.measure());
+      return { shard: log.shard, log, measure, closer };
+    } catch (error) {
+      await closer.close();
+      throw error;
+    }
+  }
+
+  /** Removes what a shard left on disk. REQUIRES: it is closed. */
+  async remove(database: string, number: ShardNumber): Promise<void> {
+    const { disk, kv } = this.#parts;
+    const dir = this.#dirOf(database, number);
+    if (!(await disk.exists(dir))) return;
+    for (const entry of await disk.list(dir)) {
+      if (!/^g\d+$/.test(entry.name)) continue;
+      for (const name of ["blocks", "index"]) await kv.destroy(joinPath(dir, entry.name, name));
+    }
+    for (const name of ["map", "store"]) await kv.destroy(joinPath(dir, name));
+    await disk.removeDir(dir);
+    await disk.syncDir(joinPath(this.#parts.dir, database));
+  }
+
+  async #recoverLog(
+    dir: string,
+    store: ShardStore,
+    context: LogShardContext,
+    closer: Closer,
+  ): Promise<LogShard> {
+    const { ordinal, interest } = context;
+    const number = store.shard;
+    await interest.load(ordinal, store);
+    const writers = new WriterTable();
+    await writers.load(store);
+    const holds = new HoldTable();
+    await holds.load(store);
+    const generations = await this.#openGenerations(dir, store, context, () => log);
+    closer.own(generations);
+    const log: LogShard = new LogShard({
+      ...{ ordinal, writers, holds, generations, interest, phase: this.#parts.phase },
+      evidence: new EvidenceTable(store),
+    });
+    const shard = this.#makeShard(number, store, log);
+    log.attach(shard);
+    await shard.recover();
+    await log.begin();
+    return log;
+  }
+
+  #openGenerations(
+    dir: string,
+    store: ShardStore,
+    { group, lts, onSealed }: LogShardContext,
+    log: () => LogShard,
+  ): Promise<Generations> {
+    const { quarantineDir, disk, kv, clock, logger, reader, openSlabs, phase } = this.#parts;
+    return Generations.open(
+      {
+        ...{ dir, quarantineDir, disk, openSlabs, reader, lts, logger, phase },
+        kv: { driver: kv, clock, logger },
+        // A failure is logged by the shard; the next checkpoint will do as well.
+        onSetAside: () => void log().shard.checkpoint().catch(() => undefined),
+        onSealed: (sizeBytes) => {
+          group.grown(sizeBytes);
+          onSealed(log());
+        },
+        onMemory: (deltaBytes) => group.gate.addMemory(deltaBytes),
+      },
+      store,
+    );
+  }
+
+  #dirOf(database: string, number: ShardNumber): string {
+    return joinPath(this.#parts.dir, database, shardFolder(number));
+  }
+
+  async #makeDir(database: string, number: ShardNumber): Promise<string> {
+    const { disk, dir: root } = this.#parts;
+    const dir = this.#dirOf(database, number);
+    if (await disk.exists(dir)) return dir;
+    await disk.makeDir(dir);
+    await disk.syncDir(joinPath(root, database));
+    await disk.syncDir(root);
+    return dir;
+  }
+
+  async #openStore(dir: string, number: ShardNumber, closer: Closer): Promise<ShardStore> {
+    const kv = await this.#openKv(joinPath(dir, "store"));
+    try {
+      return closer.own(await ShardStore.open(kv, number));
+    } catch (error) {
+      await kv.close();
+      throw error;
+    }
+  }
+
+  #openKv(path: string): Promise<DurableKv> {
+    const { kv, clock, logger } = this.#parts;
+    return DurableKv.open(path, {}, { driver: kv, clock, logger });
+  }
+
+  #sizeOf(dir: string, name: string): Promise<number> {
+    return this.#parts.kv.sizeBytes(joinPath(dir, name));
+  }
+
+  #makeShard(number: ShardNumber, store: ShardStore, machine: ShardMachine): Shard {
+    const { log, clock, logger, endTurn, phase, onFailure } = this.#parts;
+    const shardLog = new LocalLog(number, { log, clock, logger, epoch: () => shard.epoch });
+    const shard: Shard = new Shard({
+      ...{ log: shardLog, store, machine, logger, endTurn, phase, onFailure },
+      time: new CommitClock(number, clock, logger),
+    });
+    return shard;
+  }
+}
+
+export function shardFolder(number: ShardNumber): string {
+  return `s${String(number).padStart(4, "0")}`;
+}
