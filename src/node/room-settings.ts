@@ -6,7 +6,7 @@ import { type BrokerSettings, brokerSettingsDefault } from "../broker/index.ts";
 import { defaultLogSettings, type LogSettings } from "../log/index.ts";
 import { type Qos, reason, serverConnectionSettingsDefault } from "../mqtt/index.ts";
 import { type SessionSettings, sessionSettingsDefault } from "../session/index.ts";
-import { type StoreSettings, storeSettingsDefault } from "../store/index.ts";
+import { groupSettingsDefault, type StoreSettings, storeSettingsDefault } from "../store/index.ts";
 import { parseTopicFilter } from "../topic/index.ts";
 import type { Settings } from "./config/keys.ts";
 
@@ -63,7 +63,7 @@ export function storeSettings(settings: Settings, paths: DataPaths): StoreSettin
     shards: databases.messages.shards,
     stateShards: databases.state.shards,
     checkpoint: { bytesMax: store.checkpointBytes, ageMsMax: store.checkpointAgeMs },
-    writeBufferBytesMax: groups.default.writeBufferBytes,
+    groups: [{ ...groupSettingsDefault, writeBufferBytesMax: groups.default.writeBufferBytes }],
     pendingBytesMax: log.pendingBytesMax,
     blockCacheBytesMax: store.blockCacheBytes,
     openSlabsMax: store.openSlabs,

@@ -66,7 +66,13 @@ export type AppendRequest = {
   /** False: nobody durable wants the body; only the evidence is written. */
   readonly keep: boolean;
   /** For QoS 2 publishes of durable sessions: recorded in the same entry as the message. */
-  readonly evidence: (PublisherClaim & { readonly packetId: number }) | undefined;
+  readonly evidence:
+    | (PublisherClaim & {
+        readonly packetId: number;
+        /** Set by the store: the body belongs to another database than this evidence. */
+        readonly routed?: boolean;
+      })
+    | undefined;
   /** Makes a repeat of the same sequence an answer instead of a second TTV. */
   readonly writer?: WriterStamp;
 };
@@ -261,16 +267,24 @@ export interface Store {
 
   /** Routes by topic to a database and by publisher to a shard. `done` in commit order. */
   append(request: AppendRequest, done: AppendDone): void;
-  /** Opens a writer on the shard of `publisher`; its epoch refuses whoever opened it before. */
-  openWriter(name: string, publisher: string): Promise<number>;
+  /**
+   * Opens a writer on the shard of `publisher`; its epoch refuses whoever opened it before. `topic`
+   * is what it appends to, where that may be routed to another database than `messages`.
+   */
+  openWriter(name: string, publisher: string, topic?: string): Promise<number>;
   /** Commit time of what was appended under this stamp; undefined when it was not. */
-  writerResult(stamp: WriterStamp, publisher: string): number | undefined;
+  writerResult(stamp: WriterStamp, publisher: string, topic?: string): number | undefined;
   /** Forgets a writer that appends nothing more. Resolves when durable. */
-  closeWriter(name: string, publisher: string): Promise<void>;
+  closeWriter(name: string, publisher: string, topic?: string): Promise<void>;
   /** Why appends would not be taken now: full disk, quota, write buffer at its brim, failure. */
   readonly refusal: CodedError | undefined;
-  /** Calls back once when `refusal` has become undefined, unless it is cancelled before. */
-  onceWritable(listener: () => void): Cancel;
+  /** The same for what is published to this topic: databases may have quotas of their own. */
+  refusalOf(topic: string): CodedError | undefined;
+  /**
+   * Calls back once when `refusal`, or `refusalOf` the topic, has become undefined, unless it is
+   * cancelled before.
+   */
+  onceWritable(listener: () => void, topic?: string): Cancel;
   /** Applied commit time of every log shard: where a new filter starts. */
   tail(): Map<ShardNumber, number>;
 

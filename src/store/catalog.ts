@@ -223,6 +223,9 @@ function parseRecord(name: string, bytes: Buffer): DatabaseRecord {
   if (layout !== "log" && layout !== "map") {
     throw storeErrors.layoutUnknown({ database: name, layout: String(layout) });
   }
-  const { replicationFactor, retention, layoutOptions, topics, isDropped } = { ...plain, ...record };
+  const { replicationFactor, retention, layoutOptions, topics, isDropped } = {
+    ...plain,
+    ...record,
+  };
   return { name, layout, shards, replicationFactor, retention, layoutOptions, topics, isDropped };
 }

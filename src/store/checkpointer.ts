@@ -42,6 +42,12 @@ export class Checkpointer {
     if (this.#cancel === undefined && !this.#closed) this.#arm();
   }
 
+  /** The shard is about to be closed for good. */
+  unwatch(shard: Shard): void {
+    this.#shards.delete(shard);
+    this.#dirtySinceMs.delete(shard);
+  }
+
   /** Brings every dirty shard's checkpoint up to now. @throws the first failure, after all. */
   async checkpointAll(): Promise<void> {
     const failures: unknown[] = [];

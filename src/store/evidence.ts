@@ -4,6 +4,8 @@
 // durable; it exists while a publisher is connected or something of it is on its way, and decides
 // new or repeat. The *applied* view is what changed since the last checkpoint (`dirty`) over the
 // rows of the shard store.
+// Evidence of a message whose body belongs to another database is *routed*: it is here first and
+// goes last, and the entry of the body over there has evidence of its own.
 // Evidence has no time limit and is never evicted: it ends with its release or its incarnation.
 
 import { assertPresent, type ByteReader, type ByteWriter, CodedError } from "../base/index.ts";
@@ -17,13 +19,17 @@ export type EvidenceItem = {
   readonly incarnation: number;
   readonly ownerEpoch: number;
   readonly packetId: number;
+  /** The body is in, or on its way to, another database. */
+  readonly routed?: boolean;
 };
 
 /** Told when the taking or release of an id is durable, or why it never will be. */
 type Waiter = (error: CodedError | undefined) => void;
 
 /** Proposed: somebody may wait for it. Applied: durable. */
-type Taking = { applied: boolean; waiters: Waiter[] };
+type Taking = { applied: boolean; readonly routed: boolean; waiters: Waiter[] };
+
+type Mark = "taken" | "routed" | "released";
 
 type Owner = {
   readonly incarnation: number;
@@ -35,14 +41,16 @@ type Owner = {
   proposed: number;
 };
 
-/** By owner (latin1 of the rows' prefix), packet id -> taken or released. */
-type DirtyRows = Map<string, Map<number, boolean>>;
+/** By owner (latin1 of the rows' prefix), then by packet id. */
+type DirtyRows = Map<string, Map<number, Mark>>;
 
 export type Decision = "new" | "repeat_applied" | "repeat_pending";
 
 export type ReleaseDecision = "new" | "pending" | "unknown";
 
+/** Values of rows. */
 const taken = Buffer.from([1]);
+const routed = Buffer.from([2]);
 
 export class EvidenceTable {
   readonly #store: ShardStore;
@@ -68,7 +76,9 @@ export class EvidenceTable {
     // Somebody else may have opened it meanwhile, and decided since.
     if (this.#reopen(publisher, claim)) return;
     const owner: Owner = { ...claim, ids: new Map(), opens: 1, proposed: 0 };
-    for (const id of ids) owner.ids.set(id, { applied: true, waiters: [] });
+    for (const [id, isRouted] of ids) {
+      owner.ids.set(id, { applied: true, routed: isRouted, waiters: [] });
+    }
     this.#owners.set(publisher, owner);
   }
 
@@ -95,7 +105,7 @@ export class EvidenceTable {
       known.waiters.push(onDurable);
       return "repeat_pending";
     }
-    const taking: Taking = { applied: false, waiters: [] };
+    const taking: Taking = { applied: false, routed: item.routed === true, waiters: [] };
     owner.ids.set(item.packetId, taking);
     owner.proposed++;
     const name = itemName(item);
@@ -125,17 +135,28 @@ export class EvidenceTable {
     return "pending";
   }
 
+  /** Whether this id is taken, and its body belongs to another database. */
+  isRouted({ publisher, packetId }: EvidenceItem): boolean {
+    return this.#owners.get(publisher)?.ids.get(packetId)?.routed === true;
+  }
+
+  /** Whether this id is known to be taken. REQUIRES: the publisher is open. */
+  isTaken({ publisher, incarnation, packetId }: EvidenceItem): boolean {
+    const owner = this.#owners.get(publisher);
+    return owner?.incarnation === incarnation && owner.ids.has(packetId);
+  }
+
   /** Ids to be removed with an incarnation that has ended; from now on it has to be opened again. */
   async decideEnd(publisher: string, incarnation: number): Promise<number[]> {
     const stored = await this.#loadIds(publisher, incarnation);
     const owner = this.#owners.get(publisher);
-    if (owner?.incarnation !== incarnation) return stored;
+    if (owner?.incarnation !== incarnation) return sortedIds(stored.keys());
     this.#owners.delete(publisher);
-    return sortedIds(new Set([...stored, ...owner.ids.keys()]));
+    return sortedIds(new Set([...stored.keys(), ...owner.ids.keys()]));
   }
 
   applyTaken(item: EvidenceItem): void {
-    this.#mark(item, item.packetId, true);
+    this.#mark(item, item.packetId, item.routed === true ? "routed" : "taken");
     this.#settle(item, undefined);
   }
 
@@ -145,7 +166,7 @@ export class EvidenceTable {
   }
 
   applyReleased(item: EvidenceItem): void {
-    this.#mark(item, item.packetId, false);
+    this.#mark(item, item.packetId, "released");
     this.#settleRelease(item, undefined);
   }
 
@@ -155,7 +176,9 @@ export class EvidenceTable {
 
   /** `ids` are those of `decideEnd`. */
   applyEnded(publisher: string, incarnation: number, ids: readonly number[]): void {
-    for (const packetId of ids) this.#mark({ publisher, incarnation }, packetId, false);
+    for (const packetId of ids) {
+      this.#mark({ publisher, incarnation }, packetId, "released");
+    }
   }
 
   /** Takes the rows that changed since the last capture; give them to `finish`. */
@@ -165,10 +188,10 @@ export class EvidenceTable {
     const rows = this.#flushing;
     return (batch) => {
       for (const [owner, ids] of rows) {
-        for (const [packetId, isTaken] of ids) {
+        for (const [packetId, mark] of ids) {
           const key = Buffer.from(rowName(owner, packetId), "latin1");
-          if (isTaken) batch.put(key, taken);
-          else batch.delete(key);
+          if (mark === "released") batch.delete(key);
+          else batch.put(key, mark === "routed" ? routed : taken);
         }
       }
     };
@@ -188,31 +211,32 @@ export class EvidenceTable {
     this.#dirty = rows;
   }
 
-  async #loadIds(publisher: string, incarnation: number): Promise<number[]> {
+  /** By packet id: whether it is routed. */
+  async #loadIds(publisher: string, incarnation: number): Promise<Map<number, boolean>> {
     const prefix = rowPrefixOf(publisher, incarnation);
-    const ids = new Set<number>();
+    const ids = new Map<number, boolean>();
     for (let count = -1; count !== this.#committedCount; ) {
       count = this.#committedCount;
       ids.clear();
-      await this.#store.scan(prefix, (key) => {
-        ids.add(key.readUInt16BE(key.length - 2));
+      await this.#store.scan(prefix, (key, value) => {
+        ids.set(key.readUInt16BE(key.length - 2), value.equals(routed));
       });
     }
     const owner = prefix.toString("latin1");
     for (const rows of [this.#flushing, this.#dirty]) {
-      for (const [packetId, isTaken] of rows?.get(owner) ?? []) {
-        if (isTaken) ids.add(packetId);
-        else ids.delete(packetId);
+      for (const [packetId, mark] of rows?.get(owner) ?? []) {
+        if (mark === "released") ids.delete(packetId);
+        else ids.set(packetId, mark === "routed");
       }
     }
-    return sortedIds(ids);
+    return ids;
   }
 
-  #mark(owner: RowOwner, packetId: number, isTaken: boolean): void {
+  #mark(owner: RowOwner, packetId: number, mark: Mark): void {
     const name = rowPrefixOf(owner.publisher, owner.incarnation).toString("latin1");
     const ids = this.#dirty.get(name);
-    if (ids === undefined) this.#dirty.set(name, new Map([[packetId, isTaken]]));
-    else ids.set(packetId, isTaken);
+    if (ids === undefined) this.#dirty.set(name, new Map([[packetId, mark]]));
+    else ids.set(packetId, mark);
   }
 
   /** True when the owner is known: one more connection has it open. */

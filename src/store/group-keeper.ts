@@ -7,11 +7,18 @@
 //
 // One look at a time. A look that fails is logged and tried again.
 
-import { type Cancel, type Clock, type CodedError, type Disk, type Logger, toError } from "../base/index.ts";
+import {
+  type Cancel,
+  type Clock,
+  type CodedError,
+  type Disk,
+  type Logger,
+  toError,
+} from "../base/index.ts";
 import type { WriteAheadLog } from "../log/index.ts";
 import type { ShardNumber } from "./api.ts";
-import { excessBytes } from "./core/quota.ts";
 import { type Generation, totalOf } from "./core/generations.ts";
+import { excessBytes } from "./core/quota.ts";
 import { nextSpaceState, type SpaceState, type Watermarks } from "./core/watermarks.ts";
 import { storeErrors } from "./errors.ts";
 import type { Group } from "./group.ts";
@@ -24,7 +31,9 @@ export type GroupShard = {
   readonly shard: Shard;
   /** Undefined for a map shard. */
   readonly log: LogShard | undefined;
+  /** Asks the disk; `sizeBytes` is what it said last. */
   measure(): Promise<number>;
+  sizeBytes(): number;
 };
 
 /** By shard: nothing at or below it is owed to anybody. */
@@ -77,7 +86,11 @@ export class GroupKeeper {
     return storeErrors.volumeLow({ dir: this.#parts.dir, freeBytes: this.#freeBytes });
   }
 
-  get space(): { readonly state: SpaceState; readonly sinceMs: number; readonly freeBytes: number } {
+  get space(): {
+    readonly state: SpaceState;
+    readonly sinceMs: number;
+    readonly freeBytes: number;
+  } {
     return { state: this.#space, sinceMs: this.#spaceAtMs, freeBytes: this.#freeBytes };
   }
 
@@ -174,7 +187,9 @@ export class GroupKeeper {
     await this.#shortenLog(group, shards);
     const excess = excessBytes(group.physicalBytes, group.quotaBytes);
     if (excess === 0) return;
-    const logs = shards.flatMap(({ log }) => (log?.shard.failure === undefined && log ? [log] : []));
+    const logs = shards.flatMap(({ log }) =>
+      log?.shard.failure === undefined && log ? [log] : [],
+    );
     const floors = await this.#lookUpFloors();
     if (floors !== undefined) {
       const isConsumed = (log: LogShard, untilUs: number): boolean =>

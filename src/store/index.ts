@@ -2,6 +2,7 @@
 export * from "./api.ts";
 export { ltsSettingsDefault } from "./core/lts.ts";
 export { storeErrors } from "./errors.ts";
+export { type GroupSettings, groupSettingsDefault } from "./group.ts";
 export { escapeLevel, unescapeLevel } from "./map/keys.ts";
 export * from "./operator-api.ts";
 export {

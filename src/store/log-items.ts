@@ -27,6 +27,8 @@ const hasEvidence = 1;
 const hasWriter = 2;
 const hasLearned = 4;
 const hasBody = 8;
+/** The body belongs to another database: its evidence says so. */
+const isRouted = 16;
 
 export type CookedAppend = {
   readonly request: AppendRequest;
@@ -81,7 +83,8 @@ export function writeAppend(writer: ByteWriter, cooked: CookedAppend): void {
     (evidence === undefined ? 0 : hasEvidence) |
       (request.writer === undefined ? 0 : hasWriter) |
       (learned.length === 0 ? 0 : hasLearned) |
-      (request.keep ? hasBody : 0),
+      (request.keep ? hasBody : 0) |
+      (evidence?.routed === true ? isRouted : 0),
   );
   if (evidence !== undefined) writeEvidence(writer, { publisher, ...evidence });
   if (request.writer !== undefined) writeStamp(writer, request.writer);
@@ -93,7 +96,9 @@ export function writeAppend(writer: ByteWriter, cooked: CookedAppend): void {
 
 export function readAppend(reader: ByteReader, timeUs: number): AppendItem {
   const flags = reader.u8();
-  const evidence = (flags & hasEvidence) === 0 ? undefined : readEvidence(reader);
+  const taken = (flags & hasEvidence) === 0 ? undefined : readEvidence(reader);
+  const evidence =
+    taken !== undefined && (flags & isRouted) !== 0 ? { ...taken, routed: true } : taken;
   const writer = (flags & hasWriter) === 0 ? undefined : readStamp(reader);
   const learned = (flags & hasLearned) === 0 ? nothingLearned : readLtsRecords(reader);
   if ((flags & hasBody) === 0) return { evidence, writer, learned, stream: 0, ttv: undefined };

@@ -5,56 +5,125 @@
 // is repeated.
 
 import { joinPath } from "../base/index.ts";
-import type { ShardNumber } from "./api.ts";
-import { type Generation, totalOf } from "./core/generations.ts";
+import { alarmsOf } from "./alarms.ts";
+import type { MapShard, ShardNumber } from "./api.ts";
+import { builtInDatabases } from "./catalog.ts";
+import { type Amount, type Generation, totalOf } from "./core/generations.ts";
+import type { Databases, OpenDatabase } from "./databases.ts";
 import { storeErrors } from "./errors.ts";
+import type { Group } from "./group.ts";
+import type { Groups } from "./groups.ts";
 import type { LogShard } from "./log-shard.ts";
-import type { DropOptions, GenerationInfo, HoldInfo } from "./operator-api.ts";
+import type {
+  Alarm,
+  DatabaseChange,
+  DatabaseInfo,
+  DatabaseSpec,
+  DropOptions,
+  GenerationInfo,
+  GroupInfo,
+  HoldInfo,
+  ShardInfo,
+  StreamInfo,
+} from "./operator-api.ts";
+import { defaultDatabase } from "./routes.ts";
+import { type OpenLogShard, type OpenMapShard, shardFolder } from "./shard-opener.ts";
 import { folderName } from "./slab/slab-folders.ts";
 
-/** An open log database. */
-export type OpenLogDatabase = { readonly name: string; readonly logs: readonly LogShard[] };
+export type OperatorParts = { readonly databases: Databases; readonly groups: Groups };
 
-export type OperatorParts = {
-  readonly databases: () => readonly OpenLogDatabase[];
+type HoldOptions = {
+  readonly database?: string;
+  readonly afterUs?: ReadonlyMap<ShardNumber, number>;
 };
 
-const messages = "messages";
-
 export class Operator {
-  readonly #parts: OperatorParts;
+  readonly #databases: Databases;
+  readonly #groups: Groups;
 
   constructor(parts: OperatorParts) {
-    this.#parts = parts;
+    this.#databases = parts.databases;
+    this.#groups = parts.groups;
   }
+
+  // -------------------------------------------------------------- databases and groups
+
+  databases(): DatabaseInfo[] {
+    return this.#databases.list.map(describeDatabase);
+  }
+
+  async createDatabase(spec: DatabaseSpec): Promise<DatabaseInfo> {
+    return describeDatabase(await this.#databases.create(spec));
+  }
+
+  async alterDatabase(name: string, change: DatabaseChange): Promise<DatabaseInfo> {
+    return describeDatabase(await this.#databases.alter(name, change));
+  }
+
+  dropDatabase(name: string): Promise<void> {
+    return this.#databases.drop(name);
+  }
+
+  mapShard(database: string, ownerKey: string): MapShard {
+    return this.#databases.mapShard(database, ownerKey);
+  }
+
+  groups(): GroupInfo[] {
+    return this.#groups.list.map((group) => this.#describeGroup(group));
+  }
+
+  shards(database?: string): ShardInfo[] {
+    const databases = database === undefined ? this.#databases.list : [this.#database(database)];
+    return databases.flatMap((each) =>
+      each.shards.map((shard) => this.#describeShard(each, shard)),
+    );
+  }
+
+  alarms(): Alarm[] {
+    return alarmsOf(this.#groups, this.#databases);
+  }
+
+  // -------------------------------------------------------------- generations
 
   generations(shard: ShardNumber): GenerationInfo[] {
     const { database, log } = this.#shard(shard);
-    return log.generations.list.map((each) => describe(each, database, log));
+    return log.generations.list.map((each) => describeGeneration(each, database, log));
   }
 
-  async rotate(database = messages): Promise<void> {
+  async streams(shard: ShardNumber, generation: number): Promise<StreamInfo[]> {
+    const { log } = this.#shard(shard);
+    const found = log.generations.list.find(({ number }) => number === generation);
+    if (found === undefined) throw storeErrors.generationUnknown({ generation });
+    return [...found.streams].map(([stream, { structure, ttvs, sizeBytes }]) => {
+      return {
+        shard,
+        generation,
+        stream,
+        structure: structure.join("/"),
+        ttvs,
+        logicalBytes: sizeBytes,
+      };
+    });
+  }
+
+  async rotate(database = defaultDatabase): Promise<void> {
     await Promise.all(this.#database(database).logs.map((log) => log.rotate()));
   }
 
   async dropUntil(untilUs: number, options: DropOptions = {}): Promise<number> {
-    const { logs } = this.#database(options.database ?? messages);
+    const { logs } = this.#database(options.database ?? defaultDatabase);
     const dropped = await Promise.all(logs.map((log) => log.dropUntil(untilUs, options)));
     return dropped.reduce((sum, count) => sum + count, 0);
   }
 
+  // -------------------------------------------------------------- holds
+
   holds(): HoldInfo[] {
-    return this.#parts.databases().flatMap((database) => holdsOf(database));
+    return this.#databases.list.flatMap(holdsOf);
   }
 
-  async hold(
-    name: string,
-    options: {
-      readonly database?: string;
-      readonly afterUs?: ReadonlyMap<ShardNumber, number>;
-    } = {},
-  ): Promise<HoldInfo> {
-    const database = this.#database(options.database ?? messages);
+  async hold(name: string, options: HoldOptions = {}): Promise<HoldInfo> {
+    const database = this.#database(options.database ?? defaultDatabase);
     for (const log of database.logs) log.holds.checkRoom(name);
     await Promise.all(
       database.logs.map((log) => log.hold(name, options.afterUs?.get(log.number) ?? 0)),
@@ -62,50 +131,122 @@ export class Operator {
     return this.#hold(name, database);
   }
 
-  async releaseHold(name: string, database = messages): Promise<void> {
+  async releaseHold(name: string, database = defaultDatabase): Promise<void> {
     const open = this.#database(database);
     this.#hold(name, open);
     await Promise.all(open.logs.map((log) => log.releaseHold(name)));
   }
 
-  #hold(name: string, database: OpenLogDatabase): HoldInfo {
+  // -------------------------------------------------------------- inside
+
+  #hold(name: string, database: OpenDatabase): HoldInfo {
     const found = holdsOf(database).find((hold) => hold.name === name);
-    if (found === undefined) throw storeErrors.holdMissing({ hold: name, database: database.name });
-    return found;
+    if (found !== undefined) return found;
+    throw storeErrors.holdMissing({ hold: name, database: database.record.name });
   }
 
-  #database(name: string): OpenLogDatabase {
-    const found = this.#parts.databases().find((database) => database.name === name);
-    if (found === undefined) throw storeErrors.databaseMissing({ database: name });
-    return found;
+  #database(name: string): OpenDatabase {
+    return this.#databases.get(name);
   }
 
-  #shard(number: ShardNumber): { database: OpenLogDatabase; log: LogShard } {
-    for (const database of this.#parts.databases()) {
+  #shard(number: ShardNumber): { database: OpenDatabase; log: LogShard } {
+    for (const database of this.#databases.list) {
       const log = database.logs.find((each) => each.number === number);
       if (log !== undefined) return { database, log };
     }
     throw storeErrors.shardMissing({ shard: number });
   }
+
+  #describeGroup(group: Group): GroupInfo {
+    const databases = this.#groups.databasesOf(group);
+    let logicalBytes = 0;
+    for (const { logs } of databases) logicalBytes += amountOf(logs).sizeBytes;
+    return {
+      name: group.name,
+      databases: databases.map(({ record }) => record.name),
+      quotaBytes: group.quotaBytes,
+      onFull: group.onFull,
+      state: group.state,
+      physicalBytes: group.physicalBytes,
+      logicalBytes,
+      logBytes: group.logBytes,
+      writeBufferBytes: group.gate.memoryBytes,
+      writeBufferBytesMax: group.writeBufferBytesMax,
+      workSlots: group.slots.slotsMax,
+      workSlotsUsed: group.slots.used,
+      counters: { ...group.counters },
+    };
+  }
+
+  #describeShard(
+    { record, group }: OpenDatabase,
+    { shard, log, sizeBytes }: OpenLogShard | OpenMapShard,
+  ): ShardInfo {
+    const amount = amountOf(log === undefined ? [] : [log]);
+    return {
+      number: shard.number,
+      database: record.name,
+      group: group.name,
+      epoch: shard.epoch,
+      appliedIndex: shard.appliedIndex,
+      appliedUs: shard.appliedUs,
+      checkpointIndex: shard.checkpointIndex,
+      checkpointUs: shard.checkpointUs,
+      logBytes: shard.bytesSinceCheckpoint,
+      generations: log?.generations.list.length ?? 0,
+      ttvs: amount.ttvs,
+      logicalBytes: amount.sizeBytes,
+      physicalBytes: sizeBytes(),
+      consumedUs: this.#groups.keeper?.floorOf(shard.number),
+      missing: (log?.generations.missing.length ?? 0) + shard.recoveries.length,
+      failure: shard.failure?.message,
+    };
+  }
 }
 
-function describe(
+function describeDatabase({ record, group, logs, shards }: OpenDatabase): DatabaseInfo {
+  const { isDropped: _, ...facts } = record;
+  const { ttvs, sizeBytes } = amountOf(logs);
+  let physicalBytes = 0;
+  for (const shard of shards) physicalBytes += shard.sizeBytes();
+  const isBuiltIn = builtInDatabases.includes(record.name);
+  const amount = { ttvs, logicalBytes: sizeBytes, physicalBytes };
+  return { ...facts, group: group.name, isBuiltIn, ...amount };
+}
+
+function describeGeneration(
   generation: Generation,
-  database: OpenLogDatabase,
+  { record }: OpenDatabase,
   log: LogShard,
 ): GenerationInfo {
   const { number, layout, state, fromUs, toUs } = generation;
   const { ttvs, sizeBytes } = totalOf(generation);
   return {
     ...{ shard: log.number, number, layout, state, fromUs, toUs, ttvs },
-    ...{ logicalBytes: sizeBytes, physicalBytes: 0, streams: generation.streams.size },
-    folder: joinPath(database.name, shardFolder(log.number), folderName(number)),
+    logicalBytes: sizeBytes,
+    physicalBytes: log.generations.physicalOf(number),
+    streams: generation.streams.size,
+    folder: joinPath(record.name, shardFolder(log.number), folderName(number)),
     isOpen: log.generations.isOpen(number),
     heldBy: log.holds.keeping((toUs ?? Number.MAX_SAFE_INTEGER) - 1),
   };
 }
 
-function holdsOf({ name: database, logs }: OpenLogDatabase): HoldInfo[] {
+/** What readers may read, as far as blocks are sealed. */
+function amountOf(logs: readonly LogShard[]): Amount {
+  let ttvs = 0;
+  let sizeBytes = 0;
+  for (const log of logs) {
+    for (const each of log.generations.readable) {
+      const total = totalOf(each);
+      ttvs += total.ttvs;
+      sizeBytes += total.sizeBytes;
+    }
+  }
+  return { ttvs, sizeBytes };
+}
+
+function holdsOf({ record, logs }: OpenDatabase): HoldInfo[] {
   const found = new Map<string, { afterUs: Map<ShardNumber, number>; lostTtvs: number }>();
   for (const log of logs) {
     for (const hold of log.holds.list) {
@@ -115,9 +256,5 @@ function holdsOf({ name: database, logs }: OpenLogDatabase): HoldInfo[] {
       found.set(hold.name, known);
     }
   }
-  return [...found].map(([name, hold]) => ({ name, database, ...hold }));
-}
-
-export function shardFolder(number: ShardNumber): string {
-  return `s${String(number).padStart(4, "0")}`;
+  return [...found].map(([name, hold]) => ({ name, database: record.name, ...hold }));
 }

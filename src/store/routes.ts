@@ -46,7 +46,6 @@ export class Routes {
     this.#known.set(topic, database);
     return database;
   }
-
 }
 
 function isBefore(one: Route, other: Route): boolean {

@@ -1,26 +1,35 @@
 // Opens the shards of databases: folder, shard store, slabs or map, replay. What was opened is closed
 // by the closer that comes back with it.
 
-import { type Clock, Closer, type CodedError, type Disk, joinPath, type Logger } from "../base/index.ts";
+import {
+  type Clock,
+  Closer,
+  type CodedError,
+  type Disk,
+  joinPath,
+  type Logger,
+} from "../base/index.ts";
 import type { KvDriver } from "../kv/index.ts";
 import type { WriteAheadLog } from "../log/index.ts";
 import type { ShardNumber } from "./api.ts";
 import type { DatabaseRecord } from "./catalog.ts";
 import { CommitClock } from "./commit-clock.ts";
 import type { LtsSettings } from "./core/lts.ts";
-import { DurableKv } from "./durable-kv.ts";
 import { EvidenceTable } from "./evidence.ts";
 import type { Group } from "./group.ts";
 import type { GroupShard } from "./group-keeper.ts";
 import { HoldTable } from "./holds.ts";
 import { LogShard } from "./log-shard.ts";
+import { visitLogged } from "./logged-ttvs.ts";
 import type { ShardMachine } from "./machine.ts";
 import { MapShard } from "./map/map-shard.ts";
 import { MapSlab } from "./map/map-slab.ts";
+import { type MendParts, openMended, verifyBytesMax } from "./mending.ts";
 import type { UseTable } from "./pools/filter-use.ts";
 import { Shard } from "./shard.ts";
 import { LocalLog } from "./shard-log.ts";
-import { ShardStore } from "./shard-store.ts";
+import { mapProofKey, type ShardStore } from "./shard-store.ts";
+import { openShardStore } from "./shard-store-open.ts";
 import type { BlockReader } from "./slab/block-reader.ts";
 import { Generations } from "./slab/generations.ts";
 import type { OpenSlabs } from "./slab/open-slabs.ts";
@@ -70,18 +79,25 @@ export class ShardOpener {
     try {
       const dir = await this.#makeDir(database.name, number);
       const store = await this.#openStore(dir, number, closer);
-      const kv = await this.#openKv(joinPath(dir, "map"));
-      const map = new MapShard(
-        new MapSlab(kv, (deltaBytes) => group.gate.addMemory(deltaBytes)),
-      );
+      const options = { proof: await store.get(mapProofKey), verifyBytesMax };
+      const { kv, damage } = await openMended(joinPath(dir, "map"), options, this.#mendParts);
+      const map = new MapShard(new MapSlab(kv, (deltaBytes) => group.gate.addMemory(deltaBytes)));
       closer.own(map);
       const shard = this.#makeShard(number, store, map);
       map.attach(shard);
+      const fromIndex = damage === undefined ? undefined : await shard.replayAgain();
       await shard.recover();
       map.claim();
-      const measure = async (): Promise<number> =>
-        (await this.#sizeOf(dir, "store")) + (await this.#sizeOf(dir, "map"));
-      return { shard, map, log: undefined, measure, closer };
+      if (damage !== undefined) {
+        const fields = { shard: number, database: database.name, reason: damage.reason };
+        const isComplete = damage.isWhole || fromIndex === 1;
+        this.#parts.logger.error("store.map_mended", { ...fields, fromIndex, isComplete });
+      }
+      if (damage !== undefined || store.isMended) await proveAgain(shard);
+      const size = remembered(
+        async () => (await this.#sizeOf(dir, "store")) + (await this.#sizeOf(dir, "map")),
+      );
+      return { shard, map, log: undefined, ...size, closer };
     } catch (error) {
       await closer.close();
       throw error;
@@ -98,9 +114,10 @@ export class ShardOpener {
       const dir = await this.#makeDir(database.name, number);
       const store = await this.#openStore(dir, number, closer);
       const log = await this.#recoverLog(dir, store, context, closer);
-      const measure = async (): Promise<number> =>
-        (await this.#sizeOf(dir, "store")) + (await log.generations.measure());
-      return { shard: log.shard, log, measure, closer };
+      const size = remembered(
+        async () => (await this.#sizeOf(dir, "store")) + (await log.generations.measure()),
+      );
+      return { shard: log.shard, log, ...size, closer };
     } catch (error) {
       await closer.close();
       throw error;
@@ -144,6 +161,7 @@ export class ShardOpener {
     log.attach(shard);
     await shard.recover();
     await log.begin();
+    if (store.isMended) await proveAgain(shard);
     return log;
   }
 
@@ -153,13 +171,16 @@ export class ShardOpener {
     { group, lts, onSealed }: LogShardContext,
     log: () => LogShard,
   ): Promise<Generations> {
-    const { quarantineDir, disk, kv, clock, logger, reader, openSlabs, phase } = this.#parts;
+    const { log: wal, logger, reader, openSlabs, phase } = this.#parts;
     return Generations.open(
       {
-        ...{ dir, quarantineDir, disk, openSlabs, reader, lts, logger, phase },
-        kv: { driver: kv, clock, logger },
+        ...{ dir, openSlabs, reader, lts, logger, phase, kv: this.#mendParts },
+        logged: (visit) => visitLogged(wal, store.shard, logger, visit),
         // A failure is logged by the shard; the next checkpoint will do as well.
-        onSetAside: () => void log().shard.checkpoint().catch(() => undefined),
+        onSetAside: () =>
+          void log()
+            .shard.checkpoint()
+            .catch(() => undefined),
         onSealed: (sizeBytes) => {
           group.grown(sizeBytes);
           onSealed(log());
@@ -185,18 +206,12 @@ export class ShardOpener {
   }
 
   async #openStore(dir: string, number: ShardNumber, closer: Closer): Promise<ShardStore> {
-    const kv = await this.#openKv(joinPath(dir, "store"));
-    try {
-      return closer.own(await ShardStore.open(kv, number));
-    } catch (error) {
-      await kv.close();
-      throw error;
-    }
+    return closer.own(await openShardStore(dir, number, this.#mendParts));
   }
 
-  #openKv(path: string): Promise<DurableKv> {
-    const { kv, clock, logger } = this.#parts;
-    return DurableKv.open(path, {}, { driver: kv, clock, logger });
+  get #mendParts(): MendParts {
+    const { kv, clock, logger, disk, quarantineDir } = this.#parts;
+    return { driver: kv, clock, logger, disk, quarantineDir };
   }
 
   #sizeOf(dir: string, name: string): Promise<number> {
@@ -212,6 +227,22 @@ export class ShardOpener {
     });
     return shard;
   }
+}
+
+/** Without it the next start mends once more, to the same end. */
+async function proveAgain(shard: Shard): Promise<void> {
+  await shard.checkpoint().catch(() => undefined); // the shard logged why
+}
+
+function remembered(measure: () => Promise<number>): Pick<GroupShard, "measure" | "sizeBytes"> {
+  let sizeBytes = 0;
+  return {
+    measure: async () => {
+      sizeBytes = await measure();
+      return sizeBytes;
+    },
+    sizeBytes: () => sizeBytes,
+  };
 }
 
 export function shardFolder(number: ShardNumber): string {

@@ -113,6 +113,14 @@ export class Shard {
     return this.#recoveries;
   }
 
+  get checkpointIndex(): number {
+    return this.#parts.store.checkpoint.index;
+  }
+
+  get checkpointUs(): number {
+    return this.#parts.store.checkpoint.timeUs;
+  }
+
   get isDirty(): boolean {
     return this.#appliedIndex > this.#parts.store.checkpoint.index;
   }
@@ -226,8 +234,8 @@ export class Shard {
   }
 
   /** Like a failure, but wanted: what was not applied by now never will be in this process. */
-  close(): void {
-    this.#failure ??= storeErrors.closed();
+  close(reason = storeErrors.closed()): void {
+    this.#failure ??= reason;
     this.#tellAll(this.#failure);
   }
 

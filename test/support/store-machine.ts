@@ -12,11 +12,17 @@ import {
 import { MemoryDriver } from "../../src/kv/index.ts";
 import { defaultLogSettings, openLog, type WriteAheadLog } from "../../src/log/index.ts";
 import {
+  groupSettingsDefault,
   type LocalStore,
   openStore,
   type StoreSettings,
   storeSettingsDefault,
 } from "../../src/store/index.ts";
+
+/** Settings of a store whose one group has a write buffer of this size. */
+export function withBuffer(writeBufferBytesMax: number): Pick<StoreSettings, "groups"> {
+  return { groups: [{ ...groupSettingsDefault, writeBufferBytesMax }] };
+}
 
 export type MachineOptions = {
   readonly seed: number | string;

@@ -13,7 +13,7 @@
 
 import { hash32, type SeededRandom } from "../../src/base/index.ts";
 import type { LocalStore, MapShard } from "../../src/store/index.ts";
-import { type Process, StoreMachine } from "./store-machine.ts";
+import { type Process, StoreMachine, withBuffer } from "./store-machine.ts";
 import { nameOf, ReaderModel, TtvModel } from "./store-model.ts";
 import { Publisher, type Sent } from "./store-publisher.ts";
 
@@ -93,7 +93,7 @@ export class StoreWorld {
   #readers: ReaderModel[] = [];
 
   constructor(seed: number | string) {
-    const sizes = /[67]$/.test(seed.toString()) ? { writeBufferBytesMax: 96 * 1024 } : {};
+    const sizes = /[67]$/.test(seed.toString()) ? withBuffer(96 * 1024) : {};
     this.machine = new StoreMachine({
       seed,
       segmentBytes: 32 * 1024,

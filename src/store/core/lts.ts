@@ -26,6 +26,8 @@ import { compressResidual, type Residual, type Structure } from "./structure.ts"
 export type LtsSettings = {
   /** Exact children of a node before its level varies; by level, the last for all below it. */
   readonly thresholds: Thresholds;
+  /** The same by first level, in place of `thresholds`. */
+  readonly rootThresholds?: ReadonlyMap<string, Thresholds>;
   /** The same for topics that start with `$`. */
   readonly dollarThresholds: Thresholds;
   /** Filters whose "+" levels vary from the start; a last "#" says nothing. */
@@ -246,7 +248,8 @@ export class Lts {
   #pathFor(words: readonly string[], dollar: boolean): ReturnType<typeof learnPath> | undefined {
     const { thresholds, dollarThresholds, bytesMax, streamsMax } = this.#settings;
     const pressure = Math.max(this.streamCount / streamsMax, this.sizeBytes / bytesMax);
-    const limits = dollar ? dollarThresholds : thresholds;
+    const own = this.#settings.rootThresholds?.get(words[0] as string);
+    const limits = own ?? (dollar ? dollarThresholds : thresholds);
     const path = learnPath(this.#root(dollar), words, { thresholds: limits, pressure });
     return this.sizeBytes + pathBytes(path) > bytesMax ? undefined : path;
   }

@@ -29,7 +29,7 @@ export type FilterEntry<Use> = {
 };
 
 export class InterestTable<Use> implements InterestFace {
-  readonly #shards: readonly ShardNumber[];
+  readonly #shards: ShardNumber[] = [];
   readonly #ordinals = new Map<ShardNumber, number>();
   readonly #entries = new Map<string, FilterEntry<Use>>();
   readonly #trie = new FilterTrie<FilterEntry<Use>>();
@@ -37,17 +37,39 @@ export class InterestTable<Use> implements InterestFace {
   readonly #known = new Map<string, ReadonlyArray<FilterEntry<Use>>>();
   #knownRevision = 0;
   /** By shard ordinal: filters whose row is out of date, removed ones included. */
-  readonly #dirty: Array<Set<string>>;
-  readonly #flushing: Array<Set<string> | undefined>;
+  readonly #dirty: Array<Set<string> | undefined> = [];
+  readonly #flushing: Array<Set<string> | undefined> = [];
   readonly #appliedUs: (ordinal: number) => number;
 
   /** `appliedUs`: how far a shard is applied; 0 before it is open. */
-  constructor(shards: readonly ShardNumber[], appliedUs: (ordinal: number) => number) {
-    this.#shards = shards;
+  constructor(appliedUs: (ordinal: number) => number) {
     this.#appliedUs = appliedUs;
-    for (const [ordinal, shard] of shards.entries()) this.#ordinals.set(shard, ordinal);
-    this.#dirty = shards.map(() => new Set());
-    this.#flushing = shards.map(() => undefined);
+  }
+
+  /**
+   * The ordinal of a shard that is to be opened. Its first, or nothing of it was ever applied, for
+   * filters that are here already.
+   */
+  addShard(shard: ShardNumber): number {
+    const ordinal = this.#shards.push(shard) - 1;
+    this.#ordinals.set(shard, ordinal);
+    this.#dirty.push(new Set());
+    this.#flushing.push(undefined);
+    for (const entry of this.#entries.values()) entry.lastMatchUs.push(0);
+    return ordinal;
+  }
+
+  /** The shard is gone for good; its ordinal is not used again. */
+  removeShard(shard: ShardNumber): void {
+    const ordinal = this.#ordinals.get(shard);
+    if (ordinal === undefined) return;
+    this.#ordinals.delete(shard);
+    this.#dirty[ordinal] = undefined;
+  }
+
+  /** Shards that are there, in order of their ordinals. */
+  get shards(): ShardNumber[] {
+    return [...this.#ordinals.keys()];
   }
 
   get filterCount(): number {
@@ -63,7 +85,7 @@ export class InterestTable<Use> implements InterestFace {
     const entry = this.#entryFor(filter, start);
     entry.refs++;
     // Its row was removed with the last subscription, or never was.
-    if (entry.refs === 1) for (const dirty of this.#dirty) dirty.add(filter);
+    if (entry.refs === 1) for (const dirty of this.#dirty) dirty?.add(filter);
   }
 
   remove(filter: string): void {
@@ -92,10 +114,10 @@ export class InterestTable<Use> implements InterestFace {
 
   /** A TTV is applied: notes its time and adds the entries that it matched to `matched`. */
   match(ordinal: number, topic: string, timeUs: number, matched: Array<FilterEntry<Use>>): void {
-    const dirty = this.#dirty[ordinal] as Set<string>;
+    const dirty = this.#dirty[ordinal];
     for (const entry of this.#entriesOf(topic)) {
       entry.lastMatchUs[ordinal] = timeUs;
-      if (entry.refs > 0) dirty.add(entry.filter.text);
+      if (entry.refs > 0) dirty?.add(entry.filter.text);
       matched.push(entry);
     }
   }
@@ -120,7 +142,7 @@ export class InterestTable<Use> implements InterestFace {
   }
 
   capture(ordinal: number): (batch: KvBatch) => void {
-    const texts = this.#dirty[ordinal] as Set<string>;
+    const texts = this.#dirty[ordinal] ?? new Set();
     this.#flushing[ordinal] = texts;
     this.#dirty[ordinal] = new Set();
     const rows: Array<[Buffer, Buffer | undefined]> = [];
@@ -179,7 +201,7 @@ export class InterestTable<Use> implements InterestFace {
 
   #release(entry: FilterEntry<Use>): void {
     const text = entry.filter.text;
-    if (entry.refs === 0) for (const dirty of this.#dirty) dirty.add(text);
+    if (entry.refs === 0) for (const dirty of this.#dirty) dirty?.add(text);
     if (entry.refs > 0 || entry.uses.size > 0) return;
     this.#trie.remove(entry.filter, entry);
     this.#entries.delete(text);

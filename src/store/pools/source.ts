@@ -30,6 +30,8 @@ export interface ShardSource {
   readonly number: ShardNumber;
   readonly ordinal: number;
   readonly appliedUs: number;
+  /** Everything up to here has been offered to readers at the tail. */
+  readonly dispatchedUs: number;
   /** The slab that holds the first TTVs after a position, opened when needed. */
   slabAfter(positionUs: number): SlabSource | undefined | Promise<SlabSource | undefined>;
   /**

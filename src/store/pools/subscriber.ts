@@ -24,8 +24,6 @@ import type { ShardSource } from "./source.ts";
 /** What subscribers share: the pools' view of the store. */
 export type PoolParts = {
   readonly sources: readonly ShardSource[];
-  /** By ordinal: everything up to here has been offered to readers at the tail. */
-  readonly dispatchedUs: (ordinal: number) => number;
   readonly interest: UseTable;
   readonly counters: PoolCounters;
   readonly logger: Logger;
@@ -74,7 +72,8 @@ export class SubscriberState implements Subscriber, UseOwner {
   readonly #parts: PoolParts;
   readonly #port: SubscriberPort;
   readonly #uses = new Map<string, FilterUse>();
-  readonly #readers: Reader[];
+  readonly #readers: Reader[] = [];
+  readonly #byOrdinal: Array<Reader | undefined> = [];
   #nextReader = 0;
   #pumping = false;
   #wakePending = false;
@@ -85,13 +84,11 @@ export class SubscriberState implements Subscriber, UseOwner {
   constructor(parts: PoolParts, options: SubscriberOptions<unknown>) {
     this.#parts = parts;
     this.#port = options.port;
-    this.#readers = parts.sources.map((source) => ({
-      source,
+    for (const source of parts.sources) {
       // A position above what is applied names TTVs that were lost: their times may come again.
-      positionUs: Math.min(options.positions.get(source.number) ?? 0, source.appliedUs),
-      mode: "behind",
-      cursor: undefined,
-    }));
+      const positionUs = Math.min(options.positions.get(source.number) ?? 0, source.appliedUs);
+      this.#addReader(source, positionUs);
+    }
     for (const filter of options.filters) this.#addUse(filter);
   }
 
@@ -110,6 +107,21 @@ export class SubscriberState implements Subscriber, UseOwner {
       positions.set(reader.source.number, this.#positionOf(reader));
     }
     return positions;
+  }
+
+  /** A shard that has just been made: read from its beginning. */
+  addSource(source: ShardSource): void {
+    if (this.#closed) return;
+    this.#addReader(source, 0);
+    this.wake();
+  }
+
+  /** A shard that has gone, with its TTVs. */
+  removeSource(source: ShardSource): void {
+    const at = this.#readers.findIndex((reader) => reader.source === source);
+    if (at < 0) return;
+    this.#readers.splice(at, 1);
+    this.#byOrdinal[source.ordinal] = undefined;
   }
 
   wake(): void {
@@ -155,7 +167,7 @@ export class SubscriberState implements Subscriber, UseOwner {
   /** All uses were collected: offers the TTV if this reader is at the tail. */
   offerLive(ordinal: number, ttv: DeliverableTtv): void {
     const matches = this.#matched.splice(0);
-    const reader = this.#readers[ordinal];
+    const reader = this.#byOrdinal[ordinal];
     if (this.#closed || reader === undefined || reader.mode !== "tail") return;
     if (ttv.timeUs <= reader.positionUs) return;
     if (this.#offerSafely(ttv, matches)) {
@@ -211,9 +223,9 @@ export class SubscriberState implements Subscriber, UseOwner {
 
   /** Slices of all readers in turn, until each is at the tail or there is no room. */
   async #round(): Promise<void> {
-    const count = this.#readers.length;
     let slices = 0;
-    for (let idle = 0; idle < count && !this.#closed; ) {
+    for (let idle = 0; idle < this.#readers.length && !this.#closed; ) {
+      const count = this.#readers.length;
       const reader = this.#readers[this.#nextReader % count] as Reader;
       this.#nextReader = (this.#nextReader + 1) % count;
       if (reader.mode === "tail") {
@@ -325,7 +337,13 @@ export class SubscriberState implements Subscriber, UseOwner {
 
   #positionOf(reader: Reader): number {
     if (reader.mode !== "tail") return reader.positionUs;
-    return Math.max(reader.positionUs, this.#parts.dispatchedUs(reader.source.ordinal));
+    return Math.max(reader.positionUs, reader.source.dispatchedUs);
+  }
+
+  #addReader(source: ShardSource, positionUs: number): void {
+    const reader: Reader = { source, positionUs, mode: "behind", cursor: undefined };
+    this.#readers.push(reader);
+    this.#byOrdinal[source.ordinal] = reader;
   }
 
   #addUse(filter: SubscriberFilter): void {

@@ -44,12 +44,13 @@ export type GenerationsParts = {
   readonly kv: MendParts;
   readonly reader: BlockReader;
   readonly openSlabs: OpenSlabs;
-  readonly lts: LtsSettings;
+  /** How topics are learned: for generations that begin, and in the current one. */
+  readonly lts: () => LtsSettings;
   readonly logger: Logger;
   readonly phase: (name: string) => void;
   readonly onMemory: (deltaBytes: number) => void;
   /** A block was sealed: the current generation has grown. */
-  readonly onSealed: () => void;
+  readonly onSealed: (sizeBytes: number) => void;
   /** A sealed slab was mended, or left the table because nothing helped: wants a checkpoint. */
   readonly onSetAside: () => void;
   /** The TTVs that the log still has, for a slab that has lost some. */
@@ -82,6 +83,8 @@ export class Generations {
   #preparing: Promise<LogSlab> | undefined;
   #current: LogSlab | undefined;
   #cooking: LogSlab | undefined;
+  /** Bytes on the volume by generation, as last measured; at rest they do not change. */
+  readonly #sizes = new Map<number, { readonly sizeBytes: number; readonly isAtRest: boolean }>();
   #memoryBytes = 0;
   #closed = false;
   #isCurrentLost = false;
@@ -140,6 +143,33 @@ export class Generations {
     return assertPresent(this.#table.current, "a shard has a current generation");
   }
 
+  /**
+   * Bytes that all slabs take on the volume. Those that are sealed and closed do not change, and
+   * are measured once.
+   */
+  async measure(): Promise<number> {
+    let sizeBytes = 0;
+    for (const { number, state } of [...this.#table.generations]) {
+      const isAtRest = state === "sealed" && !this.isOpen(number);
+      const known = this.#sizes.get(number);
+      if (isAtRest && known?.isAtRest === true) {
+        sizeBytes += known.sizeBytes;
+        continue;
+      }
+      const size = { sizeBytes: await this.#folders.size(number), isAtRest };
+      this.#sizes.set(number, size);
+      sizeBytes += size.sizeBytes;
+    }
+    const numbers = new Set(this.#table.generations.map(({ number }) => number));
+    for (const number of this.#sizes.keys()) if (!numbers.has(number)) this.#sizes.delete(number);
+    return sizeBytes;
+  }
+
+  /** As last measured. */
+  physicalOf(number: number): number {
+    return this.#sizes.get(number)?.sizeBytes ?? 0;
+  }
+
   /** Whether the slab's stores are open now. */
   isOpen(number: number): boolean {
     return this.#slabs.get(number)?.isResting === false;
@@ -182,7 +212,7 @@ export class Generations {
     await this.#prepared?.stores.close();
     this.#prepared = undefined;
     const stores = await this.#folders.create(number, () => this.#expected(number));
-    const lts = inheritLts(this.#parts.lts, this.cooking.lts);
+    const lts = inheritLts(this.#parts.lts(), this.cooking.lts);
     const span = { generation: number, fromUs: 0, toUs: undefined, writtenUs: 0 };
     const slab = this.#makeSlab(stores, lts, span);
     this.#prepared = { slab, stores };
@@ -204,7 +234,7 @@ export class Generations {
     this.#prepared = undefined;
     this.current.end(timeUs);
     const led = this.#cooking === next;
-    const lts = led ? next.lts : loadLts(this.#parts.lts, records);
+    const lts = led ? next.lts : loadLts(this.#parts.lts(), records);
     const span = { fromUs: timeUs, toUs: undefined, writtenUs: 0 };
     const slab = this.#makeSlab(stores, lts, { ...span, generation: generation.number });
     slab.remember(records, timeUs);
@@ -386,7 +416,7 @@ export class Generations {
     const next = this.#table.nextNumber;
     const stores = await this.#folders.create(next, () => this.#expected(next));
     const { number } = this.#table.rotate(fromUs, layoutName);
-    const lts = createLts(this.#parts.lts);
+    const lts = createLts(this.#parts.lts());
     const slab = this.#makeSlab(stores, lts, {
       ...{ generation: number, fromUs, toUs: undefined },
       writtenUs: fromUs - 1,
@@ -441,9 +471,9 @@ export class Generations {
 
   async #loadLts(stores: SlabStores): Promise<Lts> {
     const topics = await stores.topics();
-    if (topics.length === 0) return createLts(this.#parts.lts);
+    if (topics.length === 0) return createLts(this.#parts.lts());
     return loadLts(
-      this.#parts.lts,
+      this.#parts.lts(),
       topics.map(({ record }) => record),
     );
   }
@@ -460,7 +490,7 @@ export class Generations {
         onSealed: (stream, added) => {
           const count = { ...added, ...lts.originOf(stream) };
           this.#table.count(span.generation, stream, count, added.firstUs);
-          this.#parts.onSealed();
+          this.#parts.onSealed(added.sizeBytes);
         },
         onUsed: () => {
           if (this.#isSealed(span.generation)) openSlabs.used(slab);

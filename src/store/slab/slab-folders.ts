@@ -42,6 +42,16 @@ export class SlabFolders {
     return SlabStores.open(path, () => openSlabPair(path, this.#parts.kv, expected?.()));
   }
 
+  /** Bytes that its stores take on the volume. */
+  async size(generation: number): Promise<number> {
+    const path = this.#pathOf(generation);
+    let sizeBytes = 0;
+    for (const name of storeNames) {
+      sizeBytes += await this.#parts.kv.driver.sizeBytes(joinPath(path, name));
+    }
+    return sizeBytes;
+  }
+
   async remove(generation: number): Promise<void> {
     const path = this.#pathOf(generation);
     for (const name of storeNames) await this.#parts.kv.driver.destroy(joinPath(path, name));

@@ -9,7 +9,7 @@ import type { ShardLogHandlers } from "../../../src/store/shard-log.ts";
 import { firstCheckpoint } from "../../../src/store/shard-store.ts";
 import { WriteGate } from "../../../src/store/write-gate.ts";
 import { append, appendRequest, Reader } from "../../support/store-calls.ts";
-import { type MachineOptions, StoreMachine } from "../../support/store-machine.ts";
+import { type MachineOptions, StoreMachine, withBuffer } from "../../support/store-machine.ts";
 
 const oneShard = (seed: number, store: MachineOptions["store"] = {}) =>
   new StoreMachine({ seed, store: { shards: 1, ...store } });
@@ -186,10 +186,16 @@ describe("a start that fails", () => {
   });
 });
 
+const noWatermarks = {
+  low: { usedShare: 1, freeBytes: 0 },
+  critical: { usedShare: 1, freeBytes: 0 },
+};
+
 describe("the write gate", () => {
   test("refuses at the brim, seals what is open, and opens again by itself", async () => {
-    const m = oneShard(9, { writeBufferBytesMax: 64 * 1024 });
+    const m = oneShard(9, withBuffer(64 * 1024));
     const { store } = await m.boot();
+    m.kv.inject({ on: "write", path: "blocks", delayMs: 10, times: Infinity });
     let refused = 0;
     for (let round = 0; round < 20; round++) {
       const burst: Array<Promise<AppendOutcome>> = [];
@@ -208,7 +214,7 @@ describe("the write gate", () => {
   });
 
   test("a full disk refuses; freeing space is enough", async () => {
-    const m = oneShard(10);
+    const m = oneShard(10, { watermarks: noWatermarks });
     const { store } = await m.boot();
     m.disk.setCapacity(2 ** 40 - m.disk.freeBytes + 1_000);
     const waiting: Array<Promise<AppendOutcome>> = [];
@@ -231,7 +237,7 @@ describe("the write gate", () => {
 });
 
 test("retained values that the disk does not take count against the write buffer", async () => {
-  const m = oneShard(12, { writeBufferBytesMax: 100_000 });
+  const m = oneShard(12, withBuffer(100_000));
   const { store } = await m.boot();
   const heal = m.kv.inject({ on: "write", path: "map", fails: "EIO", times: Infinity });
   const put = (value: number): Promise<void> =>
