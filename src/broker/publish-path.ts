@@ -180,7 +180,8 @@ export class PublishPath implements WillPublisher {
     const { counters, log, store } = this.#parts;
     await this.idleOf(clientId);
     // By a process that ended before it could note that. The log has the retained write before it.
-    if (stamp !== undefined && store.writerResult(stamp, clientId) !== undefined) return;
+    if (stamp !== undefined && store.writerResult(stamp, clientId, will.topic) !== undefined)
+      return;
     const { topic, qos, retain } = will;
     if (!this.mayPublish({ clientId, user }, topic)) {
       counters.willsDenied++;
@@ -190,12 +191,14 @@ export class PublishPath implements WillPublisher {
     const { version, frame, expiryOffset } = will;
     const message = this.messageOf(will, { bytes: frame, version, expiryOffset }, clientId);
     const isEmpty = framePayload({ ...will, bytes: will.frame }).length === 0;
-    const plan = this.#willPlan(this.planOf({ topic, qos, retain }, isEmpty, undefined), stamp);
+    const wanted = this.planOf({ topic, qos, retain }, isEmpty, undefined);
+    const plan = this.#willPlan(topic, wanted, stamp);
     if (plan === undefined) {
       this.deliver(this.match(topic), message, false);
       return;
     }
-    if (store.refusal !== undefined) throw store.refusal;
+    const refusal = store.refusalOf(topic);
+    if (refusal !== undefined) throw refusal;
     await new Promise<void>((resolve, reject) => {
       this.record(message, plan, (error) => {
         if (error !== undefined) {
@@ -214,11 +217,12 @@ export class PublishPath implements WillPublisher {
    * does not go out again after a crash. Not while the store refuses: such a will needs no store.
    */
   #willPlan(
+    topic: string,
     plan: PublishPlan | undefined,
     stamp: WriterStamp | undefined,
   ): PublishPlan | undefined {
     if (stamp === undefined) return plan;
-    if (plan === undefined && this.#parts.store.refusal !== undefined) return undefined;
+    if (plan === undefined && this.#parts.store.refusalOf(topic) !== undefined) return undefined;
     const append = { keep: false, evidence: undefined, ...plan?.append, writer: stamp };
     return { retained: plan?.retained, append };
   }

@@ -114,7 +114,8 @@ export class PublishQueue {
       // The store decides, and answers when what it knows is durable.
       if (evidence !== undefined) plan = { retained: undefined, append: { keep: true, evidence } };
     } else {
-      plan = this.#storable(qos, path.planOf(inbound, inbound.payloadLength === 0, evidence));
+      const wanted = path.planOf(inbound, inbound.payloadLength === 0, evidence);
+      plan = this.#storable(inbound, wanted);
     }
     if (plan === undefined && this.#steps.length === 0) {
       this.#publishNow(inbound, token, isRepeat);
@@ -169,16 +170,19 @@ export class PublishQueue {
 
   // -------------------------------------------------------------- in
 
-  #storable(qos: number, plan: PublishPlan | undefined): PublishPlan | undefined {
+  #storable(
+    { qos, topic }: InboundPublish,
+    plan: PublishPlan | undefined,
+  ): PublishPlan | undefined {
     if (plan === undefined || qos > 0) return plan;
-    const { refusal } = this.#parts.path.store;
+    const refusal = this.#parts.path.store.refusalOf(topic);
     if (refusal === undefined || refusal.kind === "retry") return plan;
     this.#parts.counters.qos0Unstored++;
     return undefined;
   }
 
-  #mayWrite(): boolean {
-    return this.#heldCount === 0 && this.#parts.path.store.refusal === undefined;
+  #mayWrite({ message }: Publish): boolean {
+    return this.#heldCount === 0 && this.#parts.path.store.refusalOf(message.topic) === undefined;
   }
 
   #publishNow(inbound: InboundPublish, token: AckToken, isRepeat: boolean): void {
@@ -200,7 +204,7 @@ export class PublishQueue {
     this.#steps.push(step);
     this.#bytes += step.sizeBytes;
     if (step.plan !== undefined) {
-      if (this.#mayWrite()) {
+      if (this.#mayWrite(step)) {
         this.#write(step);
       } else {
         this.#hold(step);
@@ -317,7 +321,7 @@ export class PublishQueue {
   /** Not when one behind it was stored meanwhile: that would turn their order round. */
   #mayTryAgain(step: Publish): boolean {
     if (this.#isEnded) return false;
-    const isRefusing = this.#parts.path.store.refusal !== undefined;
+    const isRefusing = this.#parts.path.store.refusalOf(step.message.topic) !== undefined;
     if (step.error === undefined || !mayPass(step.error, isRefusing)) return false;
     if (this.#restMs() <= 0) return false;
     return !this.#steps.some(
@@ -375,20 +379,29 @@ export class PublishQueue {
     return (this.#refusedSinceMs ?? nowMs) + settings.publishWaitMs - nowMs;
   }
 
+  /** For the first message that is held: those behind it wait for it in any case. */
   #awaitStore(): void {
     const { path, clock } = this.#parts;
     if (!this.#awaitsStore) {
       this.#awaitsStore = true;
-      if (path.store.refusal === undefined) {
+      const topic = this.#firstHeld()?.message.topic ?? "";
+      if (path.store.refusalOf(topic) === undefined) {
         this.#cancelWait = clock.schedule(retryMs, () => this.#resume());
       } else {
         this.#cancelWait = path.store.onceWritable(() => {
           this.#refusedSinceMs = undefined;
           this.#resume();
-        });
+        }, topic);
       }
     }
     this.#cancelDeadline ??= clock.schedule(this.#restMs(), () => this.#refuseLate());
+  }
+
+  #firstHeld(): Publish | undefined {
+    for (const step of this.#steps) {
+      if (step.kind === "publish" && step.state === "held") return step;
+    }
+    return undefined;
   }
 
   /** The store takes writes again: what is held goes on, in order. */
@@ -399,7 +412,7 @@ export class PublishQueue {
     // Over a copy: what the store answers at once leaves the queue while we go through it.
     for (const step of [...this.#steps]) {
       if (step.kind !== "publish" || step.state !== "held") continue;
-      if (this.#parts.path.store.refusal !== undefined) {
+      if (this.#parts.path.store.refusalOf(step.message.topic) !== undefined) {
         this.#refusedSinceMs ??= this.#parts.clock.elapsedMs();
         this.#awaitStore();
       }
@@ -413,7 +426,7 @@ export class PublishQueue {
 
   #refuseLate(): void {
     this.#cancelDeadline = undefined;
-    const { refusal } = this.#parts.path.store;
+    const refusal = this.#parts.path.store.refusalOf(this.#firstHeld()?.message.topic ?? "");
     if (refusal === undefined) {
       this.#resume();
       return;

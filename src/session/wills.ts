@@ -110,7 +110,7 @@ export class WillFirer {
     if (key === undefined) return undefined;
     const { store } = this.#context;
     if (record.writerEpoch === 0) {
-      const writerEpoch = await store.openWriter(key, record.clientId);
+      const writerEpoch = await store.openWriter(key, record.clientId, record.will.topic);
       const value = encodeFire({ ...record, writerEpoch });
       await this.#writer(record.clientId).write(() => ({ writes: [{ key, value }], guards: [] }));
       record.writerEpoch = writerEpoch;
@@ -137,7 +137,7 @@ export class WillFirer {
   async #unmark({ key, record }: MarkedWill): Promise<void> {
     if (key === undefined) return;
     const { store, logger, counters } = this.#context;
-    const { clientId, writerEpoch } = record;
+    const { clientId, writerEpoch, will } = record;
     try {
       await this.#writer(clientId).write(() => ({ writes: [deleteKey(key)], guards: [] }));
     } catch (error) {
@@ -147,7 +147,7 @@ export class WillFirer {
     }
     if (writerEpoch === 0) return;
     // Nobody waits for it: what is left goes when the table of writers is full.
-    store.closeWriter(key, clientId).catch(() => {
+    store.closeWriter(key, clientId, will.topic).catch(() => {
       counters.willWritersLeft++;
     });
   }

@@ -47,6 +47,10 @@ export class ControlledStore implements Store {
     return this.#refusal ?? this.inner.refusal;
   }
 
+  refusalOf(): CodedError | undefined {
+    return this.refusal;
+  }
+
   set refusal(error: CodedError | undefined) {
     this.#refusal = error;
   }

@@ -65,6 +65,11 @@ export class FakeStore implements Store {
   readonly interest: FakeInterest;
   readonly evidence: EvidenceFace;
   readonly refusal = undefined;
+
+  refusalOf(): undefined {
+    return undefined;
+  }
+
   /** Set: writes of maps fail with it. */
   failWrites: CodedError | undefined;
   failFetch: CodedError | undefined;
