@@ -36,6 +36,7 @@ import { LogSlab, type LogSlabSpan } from "./log-slab.ts";
 import type { OpenSlabs } from "./open-slabs.ts";
 import { folderName, SlabFolders } from "./slab-folders.ts";
 import type { SlabExpected, SlabProofs, VisitLogged } from "./slab-parts.ts";
+import { SlabSizes } from "./slab-sizes.ts";
 import type { SlabStores } from "./slab-stores.ts";
 
 export type GenerationsParts = {
@@ -83,8 +84,7 @@ export class Generations {
   #preparing: Promise<LogSlab> | undefined;
   #current: LogSlab | undefined;
   #cooking: LogSlab | undefined;
-  /** Bytes on the volume by generation, as last measured; at rest they do not change. */
-  readonly #sizes = new Map<number, { readonly sizeBytes: number; readonly isAtRest: boolean }>();
+  readonly #sizes = new SlabSizes((number) => this.#folders.size(number));
   #memoryBytes = 0;
   #closed = false;
   #isCurrentLost = false;
@@ -143,31 +143,18 @@ export class Generations {
     return assertPresent(this.#table.current, "a shard has a current generation");
   }
 
-  /**
-   * Bytes that all slabs take on the volume. Those that are sealed and closed do not change, and
-   * are measured once.
-   */
-  async measure(): Promise<number> {
-    let sizeBytes = 0;
-    for (const { number, state } of [...this.#table.generations]) {
-      const isAtRest = state === "sealed" && !this.isOpen(number);
-      const known = this.#sizes.get(number);
-      if (isAtRest && known?.isAtRest === true) {
-        sizeBytes += known.sizeBytes;
-        continue;
-      }
-      const size = { sizeBytes: await this.#folders.size(number), isAtRest };
-      this.#sizes.set(number, size);
-      sizeBytes += size.sizeBytes;
-    }
-    const numbers = new Set(this.#table.generations.map(({ number }) => number));
-    for (const number of this.#sizes.keys()) if (!numbers.has(number)) this.#sizes.delete(number);
-    return sizeBytes;
+  /** Bytes that all slabs take on the volume. */
+  measure(): Promise<number> {
+    return this.#sizes.measure(
+      this.#table.generations.map(({ number, state }) => {
+        return { number, isAtRest: state === "sealed" && !this.isOpen(number) };
+      }),
+    );
   }
 
   /** As last measured. */
   physicalOf(number: number): number {
-    return this.#sizes.get(number)?.sizeBytes ?? 0;
+    return this.#sizes.of(number);
   }
 
   /** Whether the slab's stores are open now. */

@@ -252,6 +252,7 @@ test("retained values that the disk does not take count against the write buffer
   heal();
   await m.clock.complete(new Promise<void>((resolve) => store.onceWritable(resolve)), 20_000);
   for (let n = 0; n < 100; n++) await m.clock.complete(put(n));
+  await m.clock.advance(1_000);
   expect(store.refusal).toBeUndefined();
 });
 
