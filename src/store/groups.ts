@@ -8,7 +8,7 @@ import type { OpenDatabase } from "./databases.ts";
 import { Group, type groupCounterHelp, groupSettingsDefault } from "./group.ts";
 import { type ConsumedFloors, GroupKeeper, type GroupShard } from "./group-keeper.ts";
 import type { Retention } from "./operator-api.ts";
-import type { StoreSettings } from "./store.ts";
+import type { StoreSettings } from "./settings.ts";
 
 export type GroupsParts = {
   readonly log: WriteAheadLog;

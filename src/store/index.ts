@@ -5,10 +5,9 @@ export { storeErrors } from "./errors.ts";
 export { type GroupSettings, groupSettingsDefault } from "./group.ts";
 export { escapeLevel, unescapeLevel } from "./map/keys.ts";
 export * from "./operator-api.ts";
+export { type StoreSettings, storeSettingsDefault } from "./settings.ts";
 export {
   type LocalStore,
   openStore,
   type StoreComponents,
-  type StoreSettings,
-  storeSettingsDefault,
 } from "./store.ts";

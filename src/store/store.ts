@@ -28,72 +28,27 @@ import type {
   TtvRef,
   WriterStamp,
 } from "./api.ts";
-import { ensureDatabase, metaDatabase, readCatalogue, retentionDefault } from "./catalog.ts";
-import { Checkpointer, type CheckpointPolicy } from "./checkpointer.ts";
-import { type LtsSettings, ltsSettingsDefault } from "./core/lts.ts";
-import { type Watermarks, watermarksDefault } from "./core/watermarks.ts";
+import { ensureDatabase, metaDatabase, readCatalogue } from "./catalog.ts";
+import { Checkpointer } from "./checkpointer.ts";
 import { Databases, type OpenDatabase, shardOf } from "./databases.ts";
 import { storeErrors } from "./errors.ts";
 import { EvidenceRouter } from "./evidence-router.ts";
-import { type GroupSettings, groupCounterHelp, groupSettingsDefault } from "./group.ts";
+import { groupCounterHelp } from "./group.ts";
 import type { ConsumedFloors } from "./group-keeper.ts";
 import { Groups } from "./groups.ts";
 import type { LogShard } from "./log-shard.ts";
 import { Operator } from "./operator.ts";
-import type { DatabaseSpec, Retention } from "./operator-api.ts";
 import { BlockCache } from "./pools/block-cache.ts";
 import type { FilterUse } from "./pools/filter-use.ts";
 import { InterestTable } from "./pools/interest.ts";
 import { poolCounterHelp, SubscriberState } from "./pools/subscriber.ts";
 import { type RetainedDatabase, RetentionKeeper, retentionCounterHelp } from "./retention.ts";
 import { defaultDatabase } from "./routes.ts";
+import type { StoreSettings } from "./settings.ts";
 import type { Shard } from "./shard.ts";
 import { ShardOpener } from "./shard-opener.ts";
 import { BlockReader } from "./slab/block-reader.ts";
 import { OpenSlabs } from "./slab/open-slabs.ts";
-
-export type StoreSettings = {
-  /** Folder of the databases. */
-  readonly dir: string;
-  /** Where damaged bytes are copied to. */
-  readonly quarantineDir: string;
-  /** Shards of `messages`; fixed when it is made. Default 4. */
-  readonly shards: number;
-  /** Shards of `state`, where they differ. */
-  readonly stateShards?: number;
-  readonly checkpoint: CheckpointPolicy;
-  /** Log bytes queued and not synced, at which appends wait. */
-  readonly pendingBytesMax: number;
-  /** Decoded blocks kept for readers. Default 64 MiB. */
-  readonly blockCacheBytesMax: number;
-  /** Sealed slabs open at once for readers; the least used is closed. Default 64. */
-  readonly openSlabsMax: number;
-  /** How topics are learned where a database says nothing else. */
-  readonly lts: LtsSettings;
-  /** What `messages` keeps. Default 7 days. */
-  readonly retention: Retention;
-  /** Databases that must be there besides `messages` and `state`; made, or brought in line. */
-  readonly databases: readonly DatabaseSpec[];
-  /** Who shares disk, buffers and work; `default` is there in any case. */
-  readonly groups: readonly GroupSettings[];
-  /** Logical bytes at which the generation of one shard ends; 0 = an eighth of its quota. */
-  readonly generationBytesMax: number;
-  readonly watermarks: Watermarks;
-};
-
-export const storeSettingsDefault: Omit<StoreSettings, "dir" | "quarantineDir"> = {
-  shards: 4,
-  checkpoint: { bytesMax: 64 * 1024 * 1024, ageMsMax: 60_000 },
-  pendingBytesMax: 32 * 1024 * 1024,
-  blockCacheBytesMax: 64 * 1024 * 1024,
-  openSlabsMax: 64,
-  lts: ltsSettingsDefault,
-  retention: retentionDefault,
-  databases: [],
-  groups: [groupSettingsDefault],
-  generationBytesMax: 0,
-  watermarks: watermarksDefault,
-};
 
 export type StoreComponents = {
   readonly disk: Disk;

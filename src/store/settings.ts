@@ -1,0 +1,51 @@
+// Settings of a store: plain data, all but the folders with a default.
+
+import { retentionDefault } from "./catalog.ts";
+import type { CheckpointPolicy } from "./checkpointer.ts";
+import { type LtsSettings, ltsSettingsDefault } from "./core/lts.ts";
+import { type Watermarks, watermarksDefault } from "./core/watermarks.ts";
+import { type GroupSettings, groupSettingsDefault } from "./group.ts";
+import type { DatabaseSpec, Retention } from "./operator-api.ts";
+
+export type StoreSettings = {
+  /** Folder of the databases. */
+  readonly dir: string;
+  /** Where damaged bytes are copied to. */
+  readonly quarantineDir: string;
+  /** Shards of `messages`; fixed when it is made. Default 4. */
+  readonly shards: number;
+  /** Shards of `state`, where they differ. */
+  readonly stateShards?: number;
+  readonly checkpoint: CheckpointPolicy;
+  /** Log bytes queued and not synced, at which appends wait. */
+  readonly pendingBytesMax: number;
+  /** Decoded blocks kept for readers. Default 64 MiB. */
+  readonly blockCacheBytesMax: number;
+  /** Sealed slabs open at once for readers; the least used is closed. Default 64. */
+  readonly openSlabsMax: number;
+  /** How topics are learned where a database says nothing else. */
+  readonly lts: LtsSettings;
+  /** What `messages` keeps. Default 7 days. */
+  readonly retention: Retention;
+  /** Databases that must be there besides `messages` and `state`; made, or brought in line. */
+  readonly databases: readonly DatabaseSpec[];
+  /** Who shares disk, buffers and work; `default` is there in any case. */
+  readonly groups: readonly GroupSettings[];
+  /** Logical bytes at which the generation of one shard ends; 0 = an eighth of its quota. */
+  readonly generationBytesMax: number;
+  readonly watermarks: Watermarks;
+};
+
+export const storeSettingsDefault: Omit<StoreSettings, "dir" | "quarantineDir"> = {
+  shards: 4,
+  checkpoint: { bytesMax: 64 * 1024 * 1024, ageMsMax: 60_000 },
+  pendingBytesMax: 32 * 1024 * 1024,
+  blockCacheBytesMax: 64 * 1024 * 1024,
+  openSlabsMax: 64,
+  lts: ltsSettingsDefault,
+  retention: retentionDefault,
+  databases: [],
+  groups: [groupSettingsDefault],
+  generationBytesMax: 0,
+  watermarks: watermarksDefault,
+};
