@@ -133,9 +133,10 @@ export function offerFault(
 export function subscribeRequest(
   packet: SubscribePacket,
   bridge: boolean,
-  limits: TopicLimits,
-  maximumQos: Qos,
+  settings: ServerConnectionSettings,
 ): SubscribeRequest {
+  const { maximumQos } = settings;
+  const limits = topicLimitsOf(settings);
   const filters = packet.filters.map(({ filter, options: asked }) => {
     const options = asked.qos > maximumQos ? { ...asked, qos: maximumQos } : asked;
     const requested = requestedFilter(filter, limits);
@@ -154,10 +155,18 @@ function bridgeOptions(options: SubscriptionOptions): SubscriptionOptions {
 /** @throws MQTT_PACKET_MALFORMED for a broken `$share`. */
 export function unsubscribeRequest(
   packet: UnsubscribePacket,
-  limits: TopicLimits,
+  settings: ServerConnectionSettings,
 ): UnsubscribeRequest {
+  const limits = topicLimitsOf(settings);
   const filters = packet.filters.map((filter) => requestedFilter(filter, limits));
   return { packetId: packet.packetId, filters, properties: packet.properties };
+}
+
+function topicLimitsOf(settings: ServerConnectionSettings): TopicLimits {
+  return {
+    levelsMax: settings.topicLevelsMax,
+    controlCharacters: settings.refuseControlCharacters ? "refuse" : "allow",
+  };
 }
 
 function requestedFilter(text: string, limits: TopicLimits): RequestedFilter {

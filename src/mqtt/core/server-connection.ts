@@ -21,6 +21,8 @@ import {
   type MqttVersion,
   type Packet,
   packetTypes,
+  type SubscribePacket,
+  type UnsubscribePacket,
 } from "../codec/packets.ts";
 import { noProperties, type Properties } from "../codec/properties.ts";
 import { type InboundPublish, PublishReader, type StoredFrame } from "../codec/publish-frame.ts";
@@ -34,6 +36,7 @@ import {
 import { mqttErrors, protocolError, quotaExceeded, reasonCodeOf } from "../errors.ts";
 import { AckQueue, type AckToken } from "./ack-queue.ts";
 import { InboundAliases } from "./aliases.ts";
+import { AuthExchange } from "./auth-exchange.ts";
 import {
   connackProperties,
   decodeContextOf,
@@ -78,6 +81,7 @@ export class ServerConnection {
   readonly #quota: ReceiveQuota;
   readonly #aliases: InboundAliases;
   readonly #keepAlive = new KeepAlive();
+  readonly #auth = new AuthExchange();
   readonly #held: HeldBytes;
   #context: DecodeContext;
   #reader: PublishReader;
@@ -86,8 +90,6 @@ export class ServerConnection {
   #nowMs: number;
   /** When a peer that owes us CONNECT or AUTH is cut; undefined while it owes nothing. */
   #handshakeDeadlineMs: number | undefined;
-  /** A challenge of ours is out (AUTH 0x18 may come), or the client has begun anew. */
-  #authOpen = false;
 
   /** `nowMs` is monotonic time, as in every call that takes it. */
   constructor(
@@ -220,7 +222,7 @@ export class ServerConnection {
     this.#state = "connected";
     this.#nowMs = nowMs;
     this.#handshakeDeadlineMs = undefined;
-    this.#authOpen = false;
+    this.#auth.end();
     this.#keepAlive.start(keepAliveOf(connect, answer, this.#settings).keepAliveS, nowMs);
     this.#framer.setSizeBytesMax(this.#settings.maxPacketSize);
     const held = this.#held.take();
@@ -243,7 +245,7 @@ export class ServerConnection {
     if (this.#state === "ended") return;
     const authenticationMethod = this.connectPacket.properties.authenticationMethod;
     assert(authenticationMethod !== undefined, "AUTH without a method in CONNECT");
-    this.#authOpen = reasonCode === reason.continueAuthentication;
+    this.#auth.sent(reasonCode);
     if (this.#state === "deciding") {
       this.#handshakeDeadlineMs = this.#nowMs + this.#settings.connectTimeoutMs;
     }
@@ -449,19 +451,15 @@ export class ServerConnection {
     }
   }
 
-  #onFilters(packet: Extract<Packet, { type: "subscribe" | "unsubscribe" }>): void {
-    const limits = {
-      levelsMax: this.#settings.topicLevelsMax,
-      controlCharacters: this.#settings.refuseControlCharacters ? "refuse" : "allow",
-    } as const;
+  #onFilters(packet: SubscribePacket | UnsubscribePacket): void {
+    const { bridge } = this.connectPacket;
     let tell: () => void;
     try {
       if (packet.type === "subscribe") {
-        const { maximumQos } = this.#settings;
-        const request = subscribeRequest(packet, this.connectPacket.bridge, limits, maximumQos);
+        const request = subscribeRequest(packet, bridge, this.#settings);
         tell = () => this.#events.onSubscribe(request);
       } else {
-        const request = unsubscribeRequest(packet, limits);
+        const request = unsubscribeRequest(packet, this.#settings);
         tell = () => this.#events.onUnsubscribe(request);
       }
     } catch (error) {
@@ -473,23 +471,13 @@ export class ServerConnection {
 
   #onAuth(packet: AuthPacket): void {
     const method = this.connectPacket.properties.authenticationMethod;
-    if (method === undefined) {
-      this.#fail(protocolError("AUTH without a method in CONNECT"));
-    } else if (packet.properties.authenticationMethod !== method) {
-      this.#fail(protocolError("AUTH with another method"));
-    } else if (!this.#authExpected(packet.reasonCode)) {
-      this.#fail(protocolError(`unexpected AUTH 0x${packet.reasonCode.toString(16)}`));
-    } else {
-      this.#authOpen = packet.reasonCode === reason.reauthenticate;
-      if (this.#state === "deciding") this.#handshakeDeadlineMs = undefined;
-      this.#events.onAuth(packet);
+    const fault = this.#auth.take(packet, method, this.#state === "connected");
+    if (fault !== undefined) {
+      this.#fail(fault);
+      return;
     }
-  }
-
-  /** An answer needs a challenge, and only an accepted client may begin anew. */
-  #authExpected(reasonCode: ReasonCode): boolean {
-    if (reasonCode === reason.continueAuthentication) return this.#authOpen;
-    return this.#state === "connected" && !this.#authOpen;
+    if (this.#state === "deciding") this.#handshakeDeadlineMs = undefined;
+    this.#events.onAuth(packet);
   }
 
   #onDisconnect(packet: DisconnectPacket): void {
