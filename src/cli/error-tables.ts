@@ -1,6 +1,7 @@
 // Every error table of the house, for `flagstone explain` and the reference page. A test compares
 // this list with the tables that the source declares.
 
+import { aedesErrors } from "../aedes/index.ts";
 import {
   bytesErrors,
   diskErrors,
@@ -30,6 +31,7 @@ const tables: ReadonlyArray<Readonly<Record<string, ErrorFactory>>> = [
   raftErrors,
   storeErrors,
   sessionErrors,
+  aedesErrors,
   brokerErrors,
   configErrors,
   nodeErrors,

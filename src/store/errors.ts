@@ -9,6 +9,12 @@ export const storeErrors = defineErrors({
     message: "the store is closed",
     help: "The node is stopping; connect again later.",
   },
+  inUse: {
+    code: "STORE_IN_USE",
+    kind: "invalid",
+    message: 'cannot open the store in "{dir}": another process has it open',
+    help: "Close the other process's store, or choose another folder.",
+  },
   failed: {
     code: "STORE_FAILED",
     kind: "internal",

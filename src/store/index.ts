@@ -3,7 +3,9 @@ export * from "./api.ts";
 export { ltsSettingsDefault } from "./core/lts.ts";
 export { storeErrors } from "./errors.ts";
 export { type GroupSettings, groupSettingsDefault } from "./group.ts";
+export { type LocalStoreOptions, type OpenedStore, openLocalStore } from "./local.ts";
 export { escapeLevel, unescapeLevel } from "./map/keys.ts";
+export { MemoryMachine, memorySegmentBytes } from "./memory-machine.ts";
 export * from "./operator-api.ts";
 export { type StoreSettings, storeSettingsDefault } from "./settings.ts";
 export {
