@@ -1,0 +1,98 @@
+// Damage of any file of a data directory: the broker starts, keeps what an intact copy exists of, and
+// tells of the rest. A real broker on real files; the matrix is printed.
+//
+// CI takes one file of each class and some kinds of damage for each; FLAGSTONE_LONG=1 takes all.
+// One case again: FLAGSTONE_DAMAGE="killed: messages/store/CURRENT: delete"
+
+import { cpSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+
+import { type DamageBase, makeBase } from "./damage-base.ts";
+import { classOf, type Damage, damages, filesOf } from "./damage-cases.ts";
+import { judge, type Verdict } from "./damage-judge.ts";
+
+const isLong = process.env.FLAGSTONE_LONG === "1";
+const only = process.env.FLAGSTONE_DAMAGE;
+/** Brokers side by side. */
+const lanes = 2;
+
+type Case = {
+  readonly title: string;
+  readonly base: "stopped" | "killed";
+  readonly path: string;
+  readonly damage: Damage;
+};
+
+let scratch = "";
+let made: DamageBase;
+beforeAll(async () => {
+  scratch = mkdtempSync(join(tmpdir(), "flagstone-damage-"));
+  made = await makeBase(scratch);
+});
+afterAll(() => rmSync(scratch, { recursive: true, force: true }));
+
+function casesOf(base: "stopped" | "killed"): Case[] {
+  const byClass = new Map<string, string[]>();
+  for (const path of filesOf(made[base])) {
+    const name = classOf(path);
+    byClass.set(name, [...(byClass.get(name) ?? []), path]);
+  }
+  const cases: Case[] = [];
+  for (const [name, paths] of byClass) {
+    for (const path of isLong ? paths : [paths.at(-1) as string]) {
+      for (const damage of damages) {
+        cases.push({
+          title: `${base}: ${isLong ? path : name}: ${damage.name}`,
+          base,
+          path,
+          damage,
+        });
+      }
+    }
+  }
+  return cases;
+}
+
+/** A spread over classes and kinds of damage that fits the budget. */
+function sample(cases: readonly Case[]): Case[] {
+  if (only !== undefined) return cases.filter(({ title }) => title.includes(only));
+  return isLong ? [...cases] : cases.filter((_, at) => at % 9 === 0);
+}
+
+async function runCase({ base, path, damage }: Case, lane: number): Promise<Verdict | undefined> {
+  const dir = join(scratch, `case-${lane}`);
+  rmSync(dir, { recursive: true, force: true });
+  cpSync(made[base], dir, { recursive: true });
+  if (!damage.apply(join(dir, path), join(made.older, path))) return undefined;
+  return judge(dir, made.acked[base]);
+}
+
+function lineOf(title: string, verdict: Verdict): string {
+  const { isGood, arrived, lost, missed, events, fault } = verdict;
+  const what = fault ?? `${arrived} arrived, ${lost} lost, ${missed} told`;
+  return `${isGood ? "ok  " : "FAIL"} ${title}: ${what}  [${events.join(" ")}]`;
+}
+
+test.each(["stopped", "killed"] as const)(
+  "a broker that was %s starts on a directory with any one file damaged, and loses nothing unsaid",
+  async (base) => {
+    const cases = sample(casesOf(base));
+    const lines: string[] = [];
+    const bad: string[] = [];
+    let next = 0;
+    const lane = async (number: number): Promise<void> => {
+      for (let each = cases[next++]; each !== undefined; each = cases[next++]) {
+        const verdict = await runCase(each, number);
+        if (verdict === undefined) continue;
+        const line = lineOf(each.title, verdict);
+        lines.push(line);
+        if (!verdict.isGood) bad.push(line);
+      }
+    };
+    await Promise.all(Array.from({ length: lanes }, (_, number) => lane(number)));
+    console.log(lines.join("\n"));
+    expect(bad.join("\n")).toBe("");
+  },
+);
