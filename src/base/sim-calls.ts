@@ -7,7 +7,7 @@
 
 import type { Cancel, Clock } from "./clock.ts";
 import { toError } from "./errors.ts";
-import { type FaultRule, SimFaults } from "./sim-faults.ts";
+import { type FaultRule, type SimErrno, SimFaults } from "./sim-faults.ts";
 
 export type SimCall<Operation extends string, T> = {
   readonly operation: Operation;
@@ -26,7 +26,7 @@ export type SimCallsOptions<Operation extends string> = {
   /** Drawn per call; at 0 it completes in this turn of the event loop. */
   readonly delayMs: (operation: Operation) => number;
   /** The error an injected errno becomes. */
-  readonly injected: (operation: Operation, path: string, errno: "EIO" | "ENOSPC") => Error;
+  readonly injected: (operation: Operation, path: string, errno: SimErrno) => Error;
 };
 
 type AnyCall<Operation extends string> = SimCall<Operation, unknown>;
@@ -107,7 +107,7 @@ export class SimCalls<Operation extends string> {
     this.#options.clock.soon(run);
   }
 
-  #finish(call: AnyCall<Operation>, fails: "EIO" | "ENOSPC" | undefined): void {
+  #finish(call: AnyCall<Operation>, fails: SimErrno | undefined): void {
     if (!this.#pending.delete(call)) return;
     if (fails !== undefined) {
       call.damage?.();

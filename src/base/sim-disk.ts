@@ -20,7 +20,7 @@ import {
 } from "./disk.ts";
 import type { SeededRandom } from "./random.ts";
 import { SimCalls } from "./sim-calls.ts";
-import type { FaultRule } from "./sim-faults.ts";
+import type { FaultRule, SimErrno } from "./sim-faults.ts";
 import { SimNames, simError } from "./sim-names.ts";
 import {
   type SimDiskCounters,
@@ -195,7 +195,7 @@ export class SimDisk implements Disk {
   }
 }
 
-function injectedError(operation: string, path: string, errno: "EIO" | "ENOSPC"): Error {
+function injectedError(operation: string, path: string, errno: SimErrno): Error {
   if (errno === "ENOSPC") return diskErrors.full({ path, errno });
   return simError(operation, path, errno);
 }

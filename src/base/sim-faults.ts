@@ -3,6 +3,9 @@
 
 import type { Cancel } from "./clock.ts";
 
+/** EBADMSG stands for damage that a checksum shows. */
+export type SimErrno = "EIO" | "ENOSPC" | "EBADMSG";
+
 export type FaultRule<Operation extends string> = {
   readonly on: Operation;
   /** Hits every path without it. A text must occur in the path. */
@@ -12,7 +15,7 @@ export type FaultRule<Operation extends string> = {
   /** Calls that are hit; default 1, `Infinity` for a fault that stays. */
   readonly times?: number;
   /** The call fails with this errno. */
-  readonly fails?: "EIO" | "ENOSPC";
+  readonly fails?: SimErrno;
   /** The call does not complete before `heal()`. */
   readonly hangs?: boolean;
   /** The call takes this much longer. */

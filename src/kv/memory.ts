@@ -48,10 +48,13 @@ export class MemoryDriver implements KvDriver {
     this.#calls = new SimCalls<MemoryOperation>({
       clock: options.clock,
       delayMs: (operation) => this.#delayMs(operation),
-      injected: (operation, path, errno) =>
-        errno === "ENOSPC"
-          ? kvErrors.full({ path, errno })
-          : kvErrors.failed({ path, errno, reason: `${operation}: ${errno}` }),
+      injected: (operation, path, errno) => {
+        if (errno === "ENOSPC") return kvErrors.full({ path, errno });
+        const reason = `${operation}: ${errno}`;
+        return errno === "EBADMSG"
+          ? kvErrors.corrupt({ path, reason })
+          : kvErrors.failed({ path, errno, reason });
+      },
     });
   }
 

@@ -92,7 +92,7 @@ export class DurableKv {
       } catch (error) {
         // Anything else is a fault of `fill`, which no reopening mends.
         if (!isCodedError(error) || !error.code.startsWith("KV_")) throw error;
-        if (isCodedError(error, "KV_CORRUPT")) throw await this.#condemn(error);
+        if (isCodedError(error, "KV_CORRUPT")) throw await this.condemn(error);
         this.#failed(error, delayMs);
       }
     }
@@ -132,7 +132,8 @@ export class DurableKv {
     if (this.#damage !== undefined) throw this.#damage;
   }
 
-  async #condemn(error: CodedError): Promise<CodedError> {
+  /** Ends the store for good: the next start mends it. Resolves with the first such error. */
+  async condemn(error: CodedError): Promise<CodedError> {
     if (this.#damage !== undefined) return this.#damage;
     this.#damage = error;
     const { driver, logger } = this.#parts;
@@ -169,7 +170,7 @@ export class DurableKv {
         return;
       } catch (error) {
         if (isCodedError(error, "KV_CORRUPT")) {
-          await this.#condemn(error);
+          await this.condemn(error);
           return;
         }
         delayMs = Math.min(delayMs * 2, retryDelayMsMax);

@@ -276,9 +276,9 @@ export class LogShard implements ShardMachine, ShardSource {
     await this.#commit({ kind: logItemKind.releaseHold, sizeBytes: namesBytesMax(name), encode });
   }
 
-  /** Seals what is open, so that its memory can be freed by writing it. */
+  /** Seals some of what is open, so that its memory can be freed by writing it. */
   relieve(): void {
-    this.generations.current.sealAll();
+    this.generations.current.sealLargest();
   }
 
   async #rotate(): Promise<void> {

@@ -44,9 +44,63 @@ export type ShardLogHandlers = {
   readonly onFailed: (error: Error) => void;
 };
 
+/** How often a queue that is full is tried again. */
+const retryMs = 1;
+
+type Waiting = {
+  readonly owner: object;
+  readonly append: () => void;
+  readonly onError: (error: Error) => void;
+};
+
+/**
+ * Proposals of all shards on their way to the log. When its queue is full they wait here in the order
+ * in which they came, over all shards: an entry never gets ahead of one that it relies on, such as a
+ * message of the retained value that was proposed before it. Bounded by the gate, which refuses
+ * appends long before the log's queue is full.
+ */
+export class LogSender {
+  readonly #clock: Clock;
+  #waiting: Waiting[] = [];
+  #retrying = false;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  send(proposal: Waiting): void {
+    this.#waiting.push(proposal);
+    this.#drain();
+  }
+
+  #drain(): void {
+    for (let next = this.#waiting[0]; next !== undefined; next = this.#waiting[0]) {
+      try {
+        next.append();
+      } catch (error) {
+        if (isCodedError(error, "LOG_PENDING_FULL")) return this.#later();
+        const { owner, onError } = next;
+        this.#waiting = this.#waiting.filter((each) => each.owner !== owner);
+        onError(toError(error));
+        continue;
+      }
+      this.#waiting.shift();
+    }
+  }
+
+  #later(): void {
+    if (this.#retrying) return;
+    this.#retrying = true;
+    this.#clock.schedule(retryMs, () => {
+      this.#retrying = false;
+      this.#drain();
+    });
+  }
+}
+
 export type LocalLogParts = {
   readonly log: WriteAheadLog;
-  readonly clock: Clock;
+  readonly sender: LogSender;
   readonly logger: Logger;
   /** Epoch of the shard, written into each record. */
   readonly epoch: () => number;
@@ -54,19 +108,13 @@ export type LocalLogParts = {
 
 type Proposal = Pick<LogRecord, "index" | "kind" | "version"> & { readonly payload: Buffer };
 
-/** How often a queue that is full is tried again. */
-const retryMs = 1;
-
 export class LocalLog implements ShardLog {
   readonly shard: number;
   readonly gaps: readonly LogGap[];
   readonly #parts: LocalLogParts;
-  /** Proposed while the log's queue was full: they keep their order. */
-  readonly #unsent: Proposal[] = [];
   #handlers: ShardLogHandlers | undefined;
   #lastIndex = 0;
   #failed = false;
-  #retrying = false;
 
   constructor(shard: number, parts: LocalLogParts) {
     this.shard = shard;
@@ -102,46 +150,28 @@ export class LocalLog implements ShardLog {
   }
 
   propose(kind: number, version: number, payload: Buffer): void {
-    this.#unsent.push({ index: ++this.#lastIndex, kind, version, payload });
-    this.#send();
+    const proposal = { index: ++this.#lastIndex, kind, version, payload };
+    this.#parts.sender.send({
+      owner: this,
+      append: () => this.#append(proposal),
+      onError: (error) => this.#fail(error),
+    });
   }
 
   release(index: number): void {
     if (index > 0) this.#parts.log.release(this.shard, index);
   }
 
-  #send(): void {
-    for (let next = this.#unsent[0]; next !== undefined; next = this.#unsent[0]) {
-      try {
-        this.#append(next);
-      } catch (error) {
-        if (isCodedError(error, "LOG_PENDING_FULL")) this.#sendLater();
-        else this.#fail(toError(error));
-        return;
-      }
-      this.#unsent.shift();
-    }
-  }
-
   #append(proposal: Proposal): void {
+    if (this.#failed) return; // its owner knows already
     const record = { ...proposal, shard: this.shard, epoch: this.#parts.epoch(), term: 1 };
     this.#parts.log.append(record, (error) => {
-      if (error === undefined) this.#handlers?.onCommitted(proposal);
-      else this.#fail(error);
-    });
-  }
-
-  #sendLater(): void {
-    if (this.#retrying || this.#failed) return;
-    this.#retrying = true;
-    this.#parts.clock.schedule(retryMs, () => {
-      this.#retrying = false;
-      this.#send();
+      if (error !== undefined) this.#fail(error);
+      else if (!this.#failed) this.#handlers?.onCommitted(proposal);
     });
   }
 
   #fail(error: Error): void {
-    this.#unsent.length = 0;
     if (this.#failed) return;
     this.#failed = true;
     const { logger } = this.#parts;

@@ -15,6 +15,7 @@ import type { ShardNumber } from "./api.ts";
 import type { DatabaseRecord } from "./catalog.ts";
 import { CommitClock } from "./commit-clock.ts";
 import type { LtsSettings } from "./core/lts.ts";
+import { storeErrors } from "./errors.ts";
 import { EvidenceTable } from "./evidence.ts";
 import type { Group } from "./group.ts";
 import type { GroupShard } from "./group-keeper.ts";
@@ -27,7 +28,7 @@ import { MapSlab } from "./map/map-slab.ts";
 import { type MendParts, openMended, verifyBytesMax } from "./mending.ts";
 import type { UseTable } from "./pools/filter-use.ts";
 import { Shard } from "./shard.ts";
-import { LocalLog } from "./shard-log.ts";
+import { LocalLog, LogSender } from "./shard-log.ts";
 import { mapProofKey, type ShardStore } from "./shard-store.ts";
 import { openShardStore } from "./shard-store-open.ts";
 import type { BlockReader } from "./slab/block-reader.ts";
@@ -65,9 +66,11 @@ export type OpenLogShard = GroupShard & { readonly log: LogShard; readonly close
 
 export class ShardOpener {
   readonly #parts: ShardOpenerParts;
+  readonly #sender: LogSender;
 
   constructor(parts: ShardOpenerParts) {
     this.#parts = parts;
+    this.#sender = new LogSender(parts.clock);
   }
 
   async openMap(
@@ -181,6 +184,8 @@ export class ShardOpener {
           void log()
             .shard.checkpoint()
             .catch(() => undefined),
+        onFailure: (error) =>
+          log().shard.fail(storeErrors.failed({ reason: error.message }, error)),
         onSealed: (sizeBytes) => {
           group.grown(sizeBytes);
           onSealed(log());
@@ -220,7 +225,9 @@ export class ShardOpener {
 
   #makeShard(number: ShardNumber, store: ShardStore, machine: ShardMachine): Shard {
     const { log, clock, logger, endTurn, phase, onFailure } = this.#parts;
-    const shardLog = new LocalLog(number, { log, clock, logger, epoch: () => shard.epoch });
+    const shardLog = new LocalLog(number, {
+      ...{ log, logger, sender: this.#sender, epoch: () => shard.epoch },
+    });
     const shard: Shard = new Shard({
       ...{ log: shardLog, store, machine, logger, endTurn, phase, onFailure },
       time: new CommitClock(number, clock, logger),

@@ -296,8 +296,9 @@ export class Shard {
     if (this.#failure?.code === "STORE_CLOSED") return;
     const fields = { shard: this.number, reason: error.message };
     this.#parts.logger.error("store.checkpoint_failed", fields);
-    // What a failed sync leaves on the medium is not known: only a start from the log is safe.
-    if (!isCodedError(error, "STORE_SYNC_FAILED")) return;
+    // What a failed sync leaves on the medium is not known, and no waiting mends damage: only a start
+    // is safe.
+    if (!isCodedError(error, "STORE_SYNC_FAILED") && !isCodedError(error, "KV_CORRUPT")) return;
     this.fail(storeErrors.failed({ reason: error.message }, error));
   }
 

@@ -78,6 +78,9 @@ export class MapShard implements MapShardFace, ShardMachine {
   /** Closes the circle of shard and machine; called once, before anything else. */
   attach(shard: Shard): void {
     this.#shard = shard;
+    this.#slab.onFailure((error) => {
+      shard.fail(storeErrors.failed({ reason: error.message }, error));
+    });
   }
 
   /** Replay is over: transactions read from now on, and are judged by writes from now on. */

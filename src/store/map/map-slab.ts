@@ -4,7 +4,7 @@
 // Applied writes go to the overlay at once and to the store in batches; after a crash the log
 // brings back what the store lost. A key is answered by overlay, then cache, then store.
 
-import { createLru, type Lru, toError } from "../../base/index.ts";
+import { createLru, isCodedError, type Lru, toError } from "../../base/index.ts";
 import type { KvBatch } from "../../kv/index.ts";
 import type { MapEntry } from "../api.ts";
 import type { DurableKv } from "../durable-kv.ts";
@@ -34,13 +34,19 @@ export class MapSlab {
   readonly #loads = new Map<string, Load>();
   #writing: Promise<void> | undefined;
   #closed = false;
-  /** A write that no waiting mends: what it holds is in the log, nothing more is taken. */
+  /** A failure that no waiting mends: what it holds is in the log, nothing more is taken. */
   #failure: Error | undefined;
+  #onFailure: (error: Error) => void = () => undefined;
 
   /** `onMemory`: bytes of the overlay changed by this much. */
   constructor(kv: DurableKv, onMemory: (deltaBytes: number) => void = () => undefined) {
     this.#kv = kv;
     this.#onMemory = onMemory;
+  }
+
+  /** `listener` runs once, when only a start can mend the slab. */
+  onFailure(listener: (error: Error) => void): void {
+    this.#onFailure = listener;
   }
 
   set(key: string, version: Version): void {
@@ -140,7 +146,9 @@ export class MapSlab {
   async #read(key: string, load: Load): Promise<Version> {
     for (;;) {
       load.overtaken = false;
-      const row = await this.#kv.get(encodeMapKey(key));
+      const row = await this.#kv.get(encodeMapKey(key)).catch((error: unknown) => {
+        throw this.#readFailed(error);
+      });
       // Written while the disk was read: the overlay, or what it has become, is newer.
       const newer = this.peek(key);
       if (newer !== undefined) return newer;
@@ -149,6 +157,19 @@ export class MapSlab {
       this.#cache.set(key, version);
       return version;
     }
+  }
+
+  /** A key that cannot be read may be anything: nobody may build on it. */
+  #readFailed(error: unknown): unknown {
+    if (!isCodedError(error, "KV_CORRUPT") || this.#closed) return error;
+    void this.#kv.condemn(error).then((damage) => this.#fail(damage));
+    return error;
+  }
+
+  #fail(error: Error): void {
+    if (this.#failure !== undefined) return;
+    this.#failure = error;
+    if (!this.#closed) this.#onFailure(error);
   }
 
   #kick(): void {
@@ -162,7 +183,7 @@ export class MapSlab {
     try {
       await this.#drain();
     } catch (error) {
-      this.#failure = toError(error);
+      this.#fail(toError(error));
     }
     this.#writing = undefined;
     if (this.#overlay.size > 0) this.#kick();

@@ -54,6 +54,8 @@ export type GenerationsParts = {
   readonly onSealed: (sizeBytes: number) => void;
   /** A sealed slab was mended, or left the table because nothing helped: wants a checkpoint. */
   readonly onSetAside: () => void;
+  /** A slab takes nothing more: the shard cannot go on. */
+  readonly onFailure: (error: Error) => void;
   /** The TTVs that the log still has, for a slab that has lost some. */
   readonly logged: (visit: VisitLogged) => Promise<void>;
 };
@@ -483,6 +485,7 @@ export class Generations {
           if (this.#isSealed(span.generation)) openSlabs.used(slab);
         },
         countOf: (stream) => this.#countOf(span.generation, stream),
+        onFailure: this.#parts.onFailure,
       },
       span,
     );

@@ -41,6 +41,8 @@ export type LogSlabParts = {
   readonly onUsed: () => void;
   /** TTVs of a stream, as far as they are sealed. */
   readonly countOf: (stream: number) => number;
+  /** Nothing can be written to it any more, and only a start mends that. Called once. */
+  readonly onFailure: (error: Error) => void;
 };
 
 export type SealedAmount = {
@@ -79,6 +81,7 @@ export class LogSlab implements SlabSource {
   #writtenCount = 0;
   #writing: Promise<void> | undefined;
   #closed = false;
+  #failure: Error | undefined;
 
   constructor(parts: LogSlabParts, span: LogSlabSpan) {
     this.#parts = parts;
@@ -124,6 +127,20 @@ export class LogSlab implements SlabSource {
     for (const [stream, block] of [...this.#open]) this.#seal(stream, block);
   }
 
+  /**
+   * Seals the largest open blocks, until they make up half of what all take: small ones would cost
+   * more on disk than they free.
+   */
+  sealLargest(): void {
+    const blocks = [...this.#open].sort(([, a], [, b]) => b.memoryBytes - a.memoryBytes);
+    let leftBytes = blocks.reduce((sum, [, block]) => sum + block.memoryBytes, 0) / 2;
+    for (const [stream, block] of blocks) {
+      if (leftBytes <= 0) return;
+      leftBytes -= block.memoryBytes;
+      this.#seal(stream, block);
+    }
+  }
+
   /** The generation has ended: no time at or above `toUs` belongs to it. */
   end(toUs: number): void {
     this.untilUs = toUs - 1;
@@ -131,15 +148,16 @@ export class LogSlab implements SlabSource {
     this.lts.forgetPlaces();
   }
 
-  /** Everything sealed before the call is in the stores. @throws STORE_CLOSED. */
+  /** Everything sealed before the call is in the stores. @throws STORE_CLOSED, KV_CORRUPT. */
   async flush(): Promise<void> {
     const sealed = this.#sealedCount;
-    while (!this.#closed && (this.#writtenCount < sealed || this.#topics.length > 0)) {
+    while (this.#isUsable && (this.#writtenCount < sealed || this.#topics.length > 0)) {
       this.#kick();
       await this.#writing;
     }
     // Topics taken by a write under way are on disk when it ends.
     await this.#writing;
+    if (this.#failure !== undefined) throw this.#failure;
     if (this.#closed) throw storeErrors.closed();
   }
 
@@ -165,6 +183,10 @@ export class LogSlab implements SlabSource {
     await this.#writing;
   }
 
+  get #isUsable(): boolean {
+    return !this.#closed && this.#failure === undefined;
+  }
+
   #seal(stream: number, block: OpenBlock): void {
     block.seal();
     this.#open.delete(stream);
@@ -183,16 +205,17 @@ export class LogSlab implements SlabSource {
   }
 
   #kick(): void {
-    if (this.#writing !== undefined || this.#closed) return;
+    if (this.#writing !== undefined || this.#closed || this.#failure !== undefined) return;
     if (this.#queue.length === 0 && this.#topics.length === 0) return;
     this.#writing = Promise.resolve()
       .then(() => this.#drain())
       .catch((error: unknown) => {
         // Closing ends a write without success; anything else is a fault that a start mends.
-        if (this.#closed) return;
-        const fields = { slab: this.#parts.stores.path, reason: toError(error).message };
+        if (this.#closed || this.#failure !== undefined) return;
+        this.#failure = toError(error);
+        const fields = { slab: this.#parts.stores.path, reason: this.#failure.message };
         this.#parts.logger.error("store.slab_write_given_up", fields);
-        this.#closed = true;
+        this.#parts.onFailure(this.#failure);
       })
       .finally(() => {
         this.#writing = undefined;

@@ -221,6 +221,29 @@ describe("a slab", () => {
   });
 });
 
+describe("a running store", () => {
+  const kinds = ["/blocks", "/index", "messages/s0003/store", "state/s0002/map"];
+  test.each(kinds)("that finds %s damaged ends; the next start has everything", async (path) => {
+    const m = oneShard(13);
+    let { store } = await m.boot();
+    await put(m, store, "a/1", "one");
+    await m.clock.complete(store.checkpoint());
+    await put(m, store, "a/2", "two");
+    m.kv.inject({ on: path.endsWith("store") ? "sync" : "write", path, fails: "EBADMSG" });
+    const write = [{ key: "k", value: Buffer.from("v") }];
+    store.state("x").write(write, [], () => undefined);
+    store.checkpoint().catch(() => undefined);
+    await m.clock.runUntil(() => store.refusal?.code === "STORE_FAILED");
+    m.kill();
+    ({ store } = await m.boot());
+    const reader = await readAll(m, store);
+    expect(reader.values).toEqual(["one", "two"]);
+    expect(reader.missedReports).toEqual([]);
+    expect((await m.clock.complete(store.state("x").get("k")))?.value?.toString()).toBe("v");
+    expect(m.events.map(({ event }) => event)).toContain("store.kv_mended");
+  });
+});
+
 describe("the shard store", () => {
   test.each(["store.copy", "store"])("%s is made anew from the other one", async (name) => {
     for (const how of ["damage", "hollow"] as const) {

@@ -71,3 +71,27 @@ test("closing ends a write that waits for a sick volume", async () => {
   await expect(write).rejects.toMatchObject({ code: "STORE_CLOSED" });
   await expect(bench.run(kv.sync())).rejects.toMatchObject({ code: "STORE_CLOSED" });
 });
+
+test("damage is not waited out: the store is condemned, until a start mends it", async () => {
+  for (const where of ["write", "open"] as const) {
+    const bench = new KvBench(6);
+    const kv = await bench.openKv();
+    await bench.run(kv.write((batch) => batch.put(key, value)));
+    const { driver } = bench;
+    if (where === "write") {
+      driver.inject({ on: "write", path: kv.path, fails: "EBADMSG" });
+    } else {
+      driver.inject({ on: "write", path: kv.path, fails: "EIO" });
+      driver.inject({ on: "open", path: kv.path, fails: "EBADMSG" });
+    }
+    const write = kv.write((batch) => batch.put(key, Buffer.from("2")));
+    await expect(bench.run(write)).rejects.toMatchObject({ code: "KV_CORRUPT" });
+    await expect(bench.run(kv.sync())).rejects.toMatchObject({ code: "KV_CORRUPT" });
+    await expect(bench.run(kv.get(key))).rejects.toMatchObject({ code: "KV_CORRUPT" });
+    await bench.run(kv.close());
+    await expect(bench.openKv()).rejects.toMatchObject({ code: "KV_CORRUPT" });
+    await bench.run(driver.salvage(kv.path, "aside"));
+    const mended = await bench.openKv();
+    expect((await bench.run(mended.get(key)))?.toString()).toMatch(/^[v2]$/);
+  }
+});
