@@ -207,6 +207,8 @@ export interface Retained {
 
 /** Which durable sessions are meant; what is not given does not narrow. */
 export type SessionQuery = {
+  /** Exactly this one. */
+  readonly clientId?: string;
   /** Client ids that begin so. */
   readonly clientIdPrefix?: string;
   readonly state?: "connected" | "offline";
