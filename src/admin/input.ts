@@ -26,7 +26,9 @@ export function checkInput<K extends OperationName>(name: K, raw: RawInput): Inp
   const params = check(schemas.params, raw.params, "", faults);
   const query = check(schemas.query ?? noQuery, queryRecord(raw.query, faults), "", faults);
   if (schemas.body === undefined && raw.body !== undefined) faults.push("body: none is expected");
-  const body = check(schemas.body, raw.body ?? {}, "body", faults);
+  const isRecord = typeof raw.body === "object" && raw.body !== null && !Array.isArray(raw.body);
+  if (raw.body !== undefined && !isRecord) faults.push("body: expected an object");
+  const body = check(schemas.body, isRecord ? raw.body : {}, "body", faults);
   if (faults.length > 0) throw adminErrors.inputInvalid({ reason: faults.join("; "), faults });
   const checked = { params, query: schemas.query === undefined ? undefined : query, body };
   return checked as InputOf<K>;

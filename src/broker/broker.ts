@@ -17,9 +17,10 @@ import {
   sleep,
 } from "../base/index.ts";
 import { ChunkPool } from "../mqtt/index.ts";
-import type { LiveSubscriptions, Sessions, WillPublisher } from "../session/index.ts";
+import type { LiveSubscriptions, Sessions, Will, WillPublisher } from "../session/index.ts";
 import type { Store } from "../store/index.ts";
 import { type AccessPort, allowAll, Rights } from "./access.ts";
+import { ClientDirectory } from "./clients.ts";
 import { ClientConnection, type ConnectionOwner, type ConnectionParts } from "./connection.ts";
 import { type BrokerCounters, createBrokerCounters } from "./counters.ts";
 import { LimitedLog } from "./limited-log.ts";
@@ -123,6 +124,14 @@ export class Broker implements ConnectionOwner {
 
   counts(): { readonly connections: number; readonly liveFilters: number } {
     return { connections: this.#connections.size, liveFilters: this.#live.filterCount };
+  }
+
+  /** Connected clients, for the operator. */
+  readonly clients: ClientDirectory = new ClientDirectory(() => this.#connections);
+
+  /** Publishes for the operator. See `PublishPath.publishOwn`. */
+  publish(message: Will): Promise<void> {
+    return this.#parts.path.publishOwn(message);
   }
 
   /** Lets the clients go, finishes what was taken from them, and closes the sessions. Once. */

@@ -182,12 +182,30 @@ export class PublishPath implements WillPublisher {
     // By a process that ended before it could note that. The log has the retained write before it.
     if (stamp !== undefined && store.writerResult(stamp, clientId, will.topic) !== undefined)
       return;
-    const { topic, qos, retain } = will;
+    const { topic } = will;
     if (!this.mayPublish({ clientId, user }, topic)) {
       counters.willsDenied++;
       log.warn("broker.will_denied", { clientId, topic });
       throw brokerErrors.publishDenied({ clientId, topic: JSON.stringify(topic) });
     }
+    await this.#publishWhole(will, clientId, stamp);
+  }
+
+  /**
+   * What the operator publishes: rules for clients do not bind it, closed prefixes do. Resolves when
+   * durable. @throws BROKER_PUBLISH_DENIED, why the store takes nothing.
+   */
+  async publishOwn(message: Will): Promise<void> {
+    const { topic } = message;
+    if (this.#parts.rights.isClosed(topic)) {
+      throw brokerErrors.publishDenied({ clientId: "the operator", topic: JSON.stringify(topic) });
+    }
+    await this.#publishWhole(message, "", undefined);
+  }
+
+  async #publishWhole(will: Will, clientId: string, stamp: WriterStamp | undefined): Promise<void> {
+    const { store } = this.#parts;
+    const { topic, qos, retain } = will;
     const { version, frame, expiryOffset } = will;
     const message = this.messageOf(will, { bytes: frame, version, expiryOffset }, clientId);
     const isEmpty = framePayload({ ...will, bytes: will.frame }).length === 0;

@@ -52,6 +52,7 @@ export function wholeText(min: number, max: number, description: string) {
     v.regex(/^\d{1,16}$/, "a whole number is expected"),
     v.transform(Number),
     v.number(),
+    v.integer(),
     v.minValue(min),
     v.maxValue(max),
     v.description(description),

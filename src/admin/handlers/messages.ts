@@ -28,7 +28,7 @@ export function messageHandlers(running: Running, clock: Clock): MessageHandlers
       const shows = mayShow(query.payload, caller);
       const { text } = parseTopicFilter(query.filter ?? "#");
       const { after, countMax } = pageRequest(query);
-      const page = await running().retained.page(text, after, countMax);
+      const page = await retainedPage(running().retained, text, after, countMax);
       const items = page.messages.map((message) => messageView(message, shows));
       return given({ items, next: page.next });
     },
@@ -76,12 +76,29 @@ function isPosition(value: unknown): value is HistoryPosition {
   return Number.isSafeInteger(timeUs) && Number.isSafeInteger(shard);
 }
 
+/** Pages of the room end with each shard, also with nothing on them: here one ends when it is full. */
+async function retainedPage(
+  retained: Retained,
+  filter: string,
+  after: string | undefined,
+  countMax: number,
+): Promise<{ messages: Ttv[]; next: string | undefined }> {
+  const messages: Ttv[] = [];
+  let next = after;
+  do {
+    const page = await retained.page(filter, next, countMax - messages.length);
+    messages.push(...page.messages);
+    next = page.next;
+  } while (next !== undefined && messages.length < countMax);
+  return { messages, next };
+}
+
 async function deleteRetained(
   retained: Retained,
   { filter, dryRun, after, limit }: InputOf<"deleteRetained">["body"],
 ): Promise<AnswerOf<"deleteRetained">> {
   const { text } = parseTopicFilter(filter);
-  const page = await retained.page(text, after, limit ?? limitDefault);
+  const page = await retainedPage(retained, text, after, limit ?? limitDefault);
   if (!dryRun) await Promise.all(page.messages.map((message) => clear(retained, message)));
   const topics = page.messages.map(({ topic }) => topic);
   return given({ topics, next: page.next, dryRun });
