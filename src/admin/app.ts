@@ -41,10 +41,10 @@ export type AppParts = {
 /** What the socket side tells about a request. */
 export type RequestEnvironment = { readonly remote: string };
 
-type Request = Context<{ Bindings: RequestEnvironment }>;
+type Ask = Context<{ Bindings: RequestEnvironment }>;
 
 export type AdminApp = {
-  fetch(request: globalThis.Request, environment: RequestEnvironment): Promise<Response>;
+  fetch(request: Request, environment: RequestEnvironment): Promise<Response>;
   close(): void;
 };
 
@@ -86,7 +86,7 @@ export function createAdminApp(settings: AdminSettings, parts: AppParts): AdminA
   };
 }
 
-function notFound(context: Request): CodedError {
+function notFound(context: Ask): CodedError {
   const path =
     context.req.path.length > 200 ? `${context.req.path.slice(0, 200)}...` : context.req.path;
   return adminErrors.notFound({ method: context.req.method, path });
@@ -121,7 +121,7 @@ class Api {
   }
 
   /** What every request passes, whatever it asks for. */
-  async guard(context: Request, next: () => Promise<void>): Promise<void> {
+  async guard(context: Ask, next: () => Promise<void>): Promise<void> {
     checkSource((name) => context.req.header(name), this.#settings.hosts);
     if (this.#atOnce >= this.#settings.requestsMax) {
       throw adminErrors.busy({ what: "requests at once", max: this.#settings.requestsMax });
@@ -137,7 +137,7 @@ class Api {
     context.header("referrer-policy", "no-referrer");
   }
 
-  async run(name: OperationName, context: Request): Promise<Response> {
+  async run(name: OperationName, context: Ask): Promise<Response> {
     const operation = operations[name];
     const caller = this.#caller(context);
     const isChange = "change" in operation;
@@ -160,7 +160,7 @@ class Api {
     }
   }
 
-  async ready(context: Request): Promise<Response> {
+  async ready(context: Ask): Promise<Response> {
     const { host } = this.#parts;
     const state = host.state();
     const checks = state === "ready" ? await host.checks() : [];
@@ -177,7 +177,7 @@ class Api {
     );
   }
 
-  startup(context: Request): Response {
+  startup(context: Ask): Response {
     const { host } = this.#parts;
     const state = host.state();
     if (state === "starting") return context.text(`starting: ${host.progress()}\n`, 503);
@@ -187,18 +187,18 @@ class Api {
     );
   }
 
-  async metrics(context: Request): Promise<Response> {
+  async metrics(context: Ask): Promise<Response> {
     if (!this.#settings.openMetrics) checkRole(this.#caller(context), "viewer", "/metrics");
     const text = await metricsText(familiesOf(this.#parts.host.metrics()));
     return context.body(text, 200, { "content-type": metricsContentType });
   }
 
-  events(context: Request): Response {
+  events(context: Ask): Response {
     checkRole(this.#caller(context), "viewer", "events");
     return context.body(this.#events.open(), 200, { "content-type": "text/event-stream" });
   }
 
-  problem(context: Request, error: unknown): Response {
+  problem(context: Ask, error: unknown): Response {
     const { logger, helpOf } = this.#parts;
     const problem = problemOf(error, helpOf);
     if (problem.kind === "internal") {
@@ -214,7 +214,7 @@ class Api {
     return context.body(JSON.stringify(problem), problem.status as 400, headers);
   }
 
-  #caller(context: Request): Caller {
+  #caller(context: Ask): Caller {
     return this.#gate.admit((name) => context.req.header(name), context.env.remote);
   }
 
@@ -226,7 +226,7 @@ class Api {
   /** What was refused for its role or input is audited as well: somebody tried. */
   async #audit(
     operation: OperationName,
-    context: Request,
+    context: Ask,
     { keyName, role, remote }: Caller,
     error: unknown,
   ): Promise<void> {
@@ -247,7 +247,7 @@ class Api {
 }
 
 /** Undefined without a body. @throws ADMIN_BODY_TOO_LARGE, ADMIN_BODY_UNREADABLE. */
-async function readBody(context: Request, limitBytes: number): Promise<unknown> {
+async function readBody(context: Ask, limitBytes: number): Promise<unknown> {
   const { body } = context.req.raw;
   if (body === null) return undefined;
   const chunks: Uint8Array[] = [];

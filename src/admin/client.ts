@@ -19,7 +19,7 @@ export type AdminClientOptions = {
   /** Default 30 s. */
   readonly timeoutMs?: number;
   /** Default: the global one. */
-  readonly fetch?: typeof globalThis.fetch;
+  readonly fetch?: typeof fetch;
 };
 
 export type AdminClient = {

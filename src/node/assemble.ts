@@ -7,7 +7,7 @@ import type { Broker } from "../broker/index.ts";
 import type { KvDriver } from "../kv/index.ts";
 import type { WriteAheadLog } from "../log/index.ts";
 import type { LocalStore } from "../store/index.ts";
-import type { ConfigurationView } from "./admin/host.ts";
+import type { ConfigurationView } from "./admin/configuration-view.ts";
 import type { Settings } from "./config/keys.ts";
 import type { DataDir } from "./data-dir.ts";
 

@@ -1,9 +1,9 @@
-// The named checks of `/readyz`: each a state and a sentence. `failed` means that the node should get no
-// new clients; `warning` that somebody should look.
+// The named checks of `/readyz`: each a state and a sentence. `failed` means that the node should get
+// no new clients; `warning` that somebody should look.
 
 import type { Check } from "../../admin/index.ts";
 import { describeSize } from "../config/units.ts";
-import type { NodeView } from "./host.ts";
+import type { Viewed } from "./view.ts";
 
 const mib = 2 ** 20;
 /** Free room at which to look, when also little of the volume is left. */
@@ -11,7 +11,7 @@ const freeBytesLow = 2 * 1024 * mib;
 const freeShareLow = 0.1;
 const alarmsShownMax = 5;
 
-export async function nodeChecks(view: NodeView): Promise<Check[]> {
+export async function nodeChecks(view: Viewed): Promise<Check[]> {
   const { ready } = view;
   if (ready === undefined) {
     return [{ name: "start", state: "failed", message: `not yet: ${view.progress()}` }];
@@ -31,7 +31,7 @@ export async function nodeChecks(view: NodeView): Promise<Check[]> {
   ];
 }
 
-async function diskCheck(view: NodeView): Promise<Check> {
+async function diskCheck(view: Viewed): Promise<Check> {
   const { freeBytes, totalBytes, type } = await view.disk.space(view.dataDir.path);
   const isLow = freeBytes < freeBytesLow && freeBytes < totalBytes * freeShareLow;
   const free = `${describeSize(freeBytes)} free of ${describeSize(totalBytes)}`;
@@ -41,7 +41,7 @@ async function diskCheck(view: NodeView): Promise<Check> {
   return { name: "disk", state: isLow ? "warning" : "ok", message: free };
 }
 
-type Log = NonNullable<NodeView["ready"]>["log"];
+type Log = NonNullable<Viewed["ready"]>["log"];
 
 function logCheck(log: Log): Check {
   const name = "log";
@@ -65,14 +65,14 @@ function storeCheck(refusal: Error | undefined): Check {
 /** 2024: a clock before it was never set. */
 const wallUsMin = 1_704_067_200_000_000;
 
-function clockCheck({ clock }: NodeView): Check {
+function clockCheck({ clock }: Viewed): Check {
   const wallUs = clock.wallUs();
   return wallUs < wallUsMin
     ? { name: "clock", state: "warning", message: "the wall clock is years behind: set it (NTP)" }
     : { name: "clock", state: "ok", message: new Date(wallUs / 1000).toISOString() };
 }
 
-function alarmCheck(view: NodeView): Check {
+function alarmCheck(view: Viewed): Check {
   const alarms = view.alarms();
   if (alarms.length === 0) return { name: "alarms", state: "ok", message: "none" };
   const shown = alarms.slice(0, alarmsShownMax).map((alarm) => `${alarm.name} (${alarm.subject})`);

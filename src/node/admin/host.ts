@@ -15,21 +15,15 @@ import type {
 } from "../../admin/index.ts";
 import type { Clock, Disk, Histogram } from "../../base/index.ts";
 import type { Alarm } from "../../store/index.ts";
-import type { BoundListener, NodeParts } from "../assemble.ts";
 import type { Settings } from "../config/keys.ts";
 import type { DataDir } from "../data-dir.ts";
 import { version } from "../version.ts";
 import { nodeChecks } from "./checks.ts";
+import type { ConfigurationView } from "./configuration-view.ts";
 import { examine } from "./doctor.ts";
 import { metricSources } from "./metric-sources.ts";
 import { runningPartsOf } from "./running.ts";
-
-/** What `flagstone start` knows of its configuration and an embedding program does not. */
-export type ConfigurationView = {
-  values(): readonly ConfigValue[];
-  /** All or nothing. @throws CONFIG_INVALID, CONFIG_FILE_UNREADABLE. */
-  reload(dryRun: boolean): readonly ConfigChangeInfo[];
-};
+import { loopResolutionMs, type ReadyParts, type Viewed } from "./view.ts";
 
 export type NodeViewParts = {
   readonly settings: Settings;
@@ -39,15 +33,7 @@ export type NodeViewParts = {
   readonly configuration: ConfigurationView | undefined;
 };
 
-/** Of a node that is ready. */
-export type ReadyParts = NodeParts & {
-  readonly listeners: readonly BoundListener[];
-  readonly readyMs: number;
-};
-
-export const loopResolutionMs = 20;
-
-export class NodeView implements AdminHost {
+export class NodeView implements AdminHost, Viewed {
   readonly settings: Settings;
   readonly dataDir: DataDir;
   readonly clock: Clock;

@@ -3,7 +3,7 @@
 
 import type { MetricSource } from "../../admin/index.ts";
 import { version } from "../version.ts";
-import { loopResolutionMs, type NodeView, type ReadyParts } from "./host.ts";
+import { loopResolutionMs, type ReadyParts, type Viewed } from "./view.ts";
 
 type Gauge = Extract<MetricSource, { kind: "gauge" }>;
 
@@ -20,12 +20,12 @@ const nanosPerS = 1e9;
 /** The histogram holds whole periods of its timer, with the delay on top. */
 const delayS = (nanos: number): number => Math.max(0, nanos / nanosPerS - loopResolutionMs / 1000);
 
-export function metricSources(view: NodeView): MetricSource[] {
+export function metricSources(view: Viewed): MetricSource[] {
   const { ready } = view;
   return [...processSources(view), ...(ready === undefined ? [] : readySources(view, ready))];
 }
 
-function processSources(view: NodeView): MetricSource[] {
+function processSources(view: Viewed): MetricSource[] {
   const memory = (): NodeJS.MemoryUsage => process.memoryUsage();
   return [
     gauge("build_info", "1, with the version as a label", () => [
@@ -53,7 +53,7 @@ function processSources(view: NodeView): MetricSource[] {
   ];
 }
 
-function readySources(view: NodeView, ready: ReadyParts): MetricSource[] {
+function readySources(view: Viewed, ready: ReadyParts): MetricSource[] {
   const { broker, log, store, syncTimes } = ready;
   return [
     { kind: "counters", room: "broker", counters: broker.counters },
@@ -93,7 +93,7 @@ function optionalCounters(room: string, counters: unknown): MetricSource[] {
 }
 
 /** Groups are named in the configuration: as many labels as that has. */
-function groupSources(view: NodeView): MetricSource[] {
+function groupSources(view: Viewed): MetricSource[] {
   const groups = () => {
     try {
       return view.running()?.operator.groups() ?? [];

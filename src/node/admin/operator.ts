@@ -11,7 +11,8 @@ import { helpOfCode } from "../error-tables.ts";
 import { nodeErrors } from "../errors.ts";
 import { adminSettings } from "../room-settings.ts";
 import { version } from "../version.ts";
-import { NodeView, type ReadyParts } from "./host.ts";
+import { NodeView } from "./host.ts";
+import type { ReadyParts } from "./view.ts";
 
 export type AdminAddress = Pick<AdminServer, "host" | "port" | "firstKey">;
 

@@ -1,5 +1,5 @@
-// What a ready node offers its HTTP interface: the faces of broker, sessions and store, in the shape that
-// the admin room asks for. Functions that this node's store lacks are refused by name.
+// What a ready node offers its HTTP interface: the faces of broker, sessions and store, in the shape
+// that the admin room asks for. Functions that this node's store lacks are refused by name.
 
 import {
   adminErrors,
