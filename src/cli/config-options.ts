@@ -9,6 +9,7 @@ import {
   readSecretFile,
 } from "../node/index.ts";
 import type { CommandInput, OptionSpec } from "./command.ts";
+import { cliErrors } from "./errors.ts";
 
 export const configOptions: readonly OptionSpec[] = [
   { flags: "--config <file>", doc: "configuration file (YAML)" },
@@ -16,10 +17,7 @@ export const configOptions: readonly OptionSpec[] = [
   { flags: "--data <dir>", doc: "data directory (data.dir)" },
   { flags: "--host <address>", doc: "address to bind (listeners.tcp.host)" },
   { flags: "--port <port>", doc: "port for MQTT, 0 for any (listeners.tcp.port)" },
-  {
-    flags: "--admin-port <port|off>",
-    doc: "port of the HTTP interface, or off (admin.port, admin.enabled)",
-  },
+  { flags: "--admin-port <port|off>", doc: "port for administration; this version has none: off" },
 ];
 
 const shorthands = [
@@ -30,7 +28,12 @@ const shorthands = [
 
 /** @throws CLI_USAGE, CONFIG_INVALID, CONFIG_FILE_UNREADABLE. */
 export function configOf({ options, io }: CommandInput, file = options.text("config")): Config {
-  const flags: Assignment[] = adminFlags(options.text("adminPort"));
+  const adminPort = options.text("adminPort") ?? "off";
+  if (adminPort !== "off") {
+    const reason = "this version has no administration API; only off is possible";
+    throw cliErrors.usage({ reason: `--admin-port ${adminPort}: ${reason}` });
+  }
+  const flags: Assignment[] = [];
   for (const [name, label, path] of shorthands) {
     const text = options.text(name);
     if (text !== undefined) flags.push({ path, text, place: { kind: "flag", label } });
@@ -42,13 +45,4 @@ export function configOf({ options, io }: CommandInput, file = options.text("con
     set: options.texts("set"),
     flags,
   });
-}
-
-/** One flag for two keys: who names a port wants one, `off` wants none. */
-function adminFlags(text: string | undefined): Assignment[] {
-  if (text === undefined) return [];
-  const place = { kind: "flag", label: "--admin-port" } as const;
-  const isOn = text !== "off";
-  const enabled: Assignment = { path: ["admin", "enabled"], text: String(isOn), place };
-  return isOn ? [enabled, { path: ["admin", "port"], text, place }] : [enabled];
 }

@@ -19,6 +19,48 @@ export const configErrors = defineErrors({
 });
 
 export const nodeErrors = defineErrors({
+  closed: {
+    code: "NODE_CLOSED",
+    kind: "closed",
+    message: "the node is closed",
+    help: "Start another one; what was durable is there.",
+  },
+  crashed: {
+    code: "NODE_CRASHED",
+    kind: "closed",
+    message: "the node lost its power: `crash()` was called",
+    help: "Subscribe again: the broker runs with what was durable.",
+  },
+  crashInMemoryOnly: {
+    code: "NODE_CRASH_IN_MEMORY_ONLY",
+    kind: "invalid",
+    message: "only a broker in memory can be crashed",
+    help: "Create it with `memory: true`.",
+  },
+  clockNotManual: {
+    code: "NODE_CLOCK_NOT_MANUAL",
+    kind: "invalid",
+    message: "the clock of this broker cannot be turned by hand",
+    help: 'Create it with `clock: "manual"`.',
+  },
+  placeMissing: {
+    code: "NODE_PLACE_MISSING",
+    kind: "invalid",
+    message: "a broker needs a place for its data: {reason}",
+    help: "Give `memory: true` for a test, or `dir`.",
+  },
+  subscribeRefused: {
+    code: "NODE_SUBSCRIBE_REFUSED",
+    kind: "limit",
+    message: 'the subscription of "{filter}" was refused with reason code {reasonCode}',
+    help: "One client has a limit of subscriptions (mqtt.subscriptionsMax), the store one of space.",
+  },
+  subscriptionOverrun: {
+    code: "NODE_SUBSCRIPTION_OVERRUN",
+    kind: "limit",
+    message: "the subscription was ended by the broker with reason code {reasonCode}",
+    help: "0x97: more waited than memory may hold; read faster or subscribe with a name. 0x8E: taken over.",
+  },
   dataDirInUse: {
     code: "NODE_DATA_DIR_IN_USE",
     kind: "invalid",
@@ -84,7 +126,7 @@ export const nodeErrors = defineErrors({
   listenFailed: {
     code: "NODE_LISTEN_FAILED",
     kind: "invalid",
-    message: "cannot listen on {address} ({key}): {reason}",
+    message: "cannot listen on {address} (listeners.{name}): {reason}",
     help: "Choose another port or address, or stop what holds it.",
   },
   failed: {

@@ -111,11 +111,13 @@ describe("a refused start says why in a sentence and ends with", () => {
       expect(stderr).toContain("unknown option '--prot'");
     }));
 
-  test("3: an admin port that is none", () =>
+  test("2: an administration port, which this version does not have", () =>
     withTemporaryFolder(async (dataDir) => {
-      const { exit, stderr } = await startRefused({ dataDir, args: ["--admin-port", "on"] });
-      expect(exit.code).toBe(3);
-      expect(stderr).toContain("--admin-port");
+      const { exit, stderr } = await startRefused({ dataDir, args: ["--admin-port", "18083"] });
+      expect(exit.code).toBe(2);
+      expect(stderr).toBe(
+        "--admin-port 18083: this version has no administration API; only off is possible\n",
+      );
       await using broker = await startBroker({ dataDir, args: ["--admin-port", "off"] });
       expect(broker.adminPort).toBeUndefined();
     }));

@@ -8,7 +8,6 @@ import {
   createLineWriter,
   createLogger,
   type NodeLogger,
-  RunningConfiguration,
   type RunningNode,
   type Settings,
   type StopSignal,
@@ -19,6 +18,7 @@ import {
 import type { Command, CommandInput, Io } from "../command.ts";
 import { configOf, configOptions } from "../config-options.ts";
 import { exitCodes } from "../exit-codes.ts";
+import { createReload } from "../reload.ts";
 import { reportError } from "../report.ts";
 import { killPhase, type Phase, watchTestSignals } from "../test-hooks.ts";
 
@@ -36,10 +36,10 @@ export const start: Command = {
     const logger = loggerFor(config.settings, input.io);
     const read = (): Config => configOf(input);
     const apply = ({ logger: { level } }: Settings): void => logger.setLevel(level);
-    const configuration = new RunningConfiguration(config, { read, apply, logger });
+    const reload = createReload(config, { read, apply, logger });
     try {
       const hooks = phase === undefined ? {} : { phase };
-      return await runNode(config.settings, { logger, configuration, ...hooks }, input);
+      return await runNode(config.settings, { logger, reload, ...hooks }, input);
     } finally {
       logger.flush();
     }
@@ -48,16 +48,13 @@ export const start: Command = {
 
 async function runNode(
   settings: Settings,
-  components: {
-    readonly logger: NodeLogger;
-    readonly configuration: RunningConfiguration;
-    readonly phase?: Phase;
-  },
+  options: { readonly logger: NodeLogger; readonly reload: () => void; readonly phase?: Phase },
   { io }: CommandInput,
 ): Promise<number> {
-  const { logger, configuration } = components;
+  const { reload, ...components } = options;
+  const { logger } = components;
   io.outliveReader();
-  const stopAsked = stopRequested(io, logger, () => configuration.onSignal());
+  const stopAsked = stopRequested(io, logger, reload);
   const started = await Promise.race([startNode(settings, components), stopAsked]);
   if (typeof started === "string") return endStart(started, logger, io);
   const node = started;
@@ -127,8 +124,7 @@ function factsOf(node: RunningNode, io: Io): Parameters<typeof bannerLines>[0] {
   return {
     version,
     listeners: node.listeners,
-    admin: node.admin,
-    firstKey: node.admin?.firstKey,
+    admin: "off",
     dataDir: settings.data.dir,
     freeBytes: dataDir.space.freeBytes,
     totalBytes: dataDir.space.totalBytes,

@@ -6,7 +6,6 @@ import { keyTable, type Settings } from "../../../src/node/config/keys.ts";
 import { type Field, parseValue } from "../../../src/node/config/schema.ts";
 import { fieldsOf } from "../../../src/node/config/walk.ts";
 import {
-  adminSettings,
   brokerSettings,
   dataPaths,
   logSettings,
@@ -25,7 +24,6 @@ function roomsOf(settings: Settings): unknown {
     store: storeSettings(settings, paths),
     sessions: sessionSettings(settings),
     broker: brokerSettings(settings),
-    admin: adminSettings(settings),
   };
 }
 
@@ -70,7 +68,7 @@ function otherText(field: Field): string {
 }
 
 /** Keys that the node itself obeys. */
-const ownKeys = /^((data|listeners|logger)\.|admin\.enabled$)/;
+const ownKeys = /^(data|listeners|logger)\./;
 
 test.each(
   [...fieldsOf(keyTable)].filter(({ path }) => !ownKeys.test(path)).map((row) => [row.path, row]),

@@ -1,0 +1,150 @@
+// What the program that a node runs in can do with it, without a network: publish, subscribe, read
+// the past, keep values of its own in transactions.
+//
+// It is trusted: rules of access do not hold for it, but topics of the broker itself stay closed.
+
+import type { Clock } from "../../base/index.ts";
+import type { Broker } from "../../broker/index.ts";
+import { escapeLevel, type MapTransaction, type Store } from "../../store/index.ts";
+import { parseTopicFilter, parseTopicName } from "../../topic/index.ts";
+import { nodeErrors } from "../errors.ts";
+import { type HistoryOptions, readHistory } from "./history.ts";
+import { frameOf, type InsideMessage, messageOf, type PublishOptions } from "./message.ts";
+import {
+  type InsideSubscription,
+  insidePrefix,
+  openSubscription,
+  type SubscribeOptions,
+} from "./subscription.ts";
+
+export interface Inside {
+  /**
+   * Resolves when the message is durable, as far as anybody durable wants it, and was handed to who
+   * is connected. Calls of one turn keep their order.
+   * @throws TOPIC_NAME_INVALID, STORE_* where it cannot be stored now, NODE_CLOSED.
+   */
+  publish(topic: string, payload: string | Uint8Array, options?: PublishOptions): Promise<void>;
+  /**
+   * Messages of these filters, as a loop: `for await (const message of await node.subscribe("a/#"))`.
+   * @throws TOPIC_FILTER_INVALID, NODE_SUBSCRIBE_REFUSED, NODE_CLOSED.
+   */
+  subscribe(
+    filters: string | readonly string[],
+    options?: SubscribeOptions,
+  ): Promise<InsideSubscription>;
+  /**
+   * Stored messages that match, oldest first. Only what somebody durable wanted was stored.
+   * @throws TOPIC_FILTER_INVALID, NODE_CLOSED.
+   */
+  history(filter: string, options?: HistoryOptions): AsyncGenerator<InsideMessage, void, void>;
+  /** The retained message of a topic. */
+  retained(topic: string): Promise<InsideMessage | undefined>;
+  /**
+   * Reads and writes of values of the program, all or nothing, durable when it resolves. Keys of one
+   * `owner` are together in a shard and apart from those of others; `body` runs again on a conflict.
+   * @throws STORE_TX_CONFLICT, STORE_PRECONDITION_FAILED, NODE_CLOSED.
+   */
+  transact<T>(owner: string, body: (tx: MapTransaction) => Promise<T>): Promise<T>;
+}
+
+export type InsideParts = {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly broker: Pick<Broker, "sessions" | "publishInside">;
+};
+
+export class InsideFace implements Inside {
+  readonly #parts: InsideParts;
+  readonly #subscriptions = new Set<InsideSubscription>();
+  #subscriptionCount = 0;
+  #isClosed = false;
+
+  constructor(parts: InsideParts) {
+    this.#parts = parts;
+  }
+
+  async publish(
+    topic: string,
+    payload: string | Uint8Array,
+    options: PublishOptions = {},
+  ): Promise<void> {
+    this.#checkOpen();
+    parseTopicName(topic);
+    await this.#parts.broker.publishInside(frameOf(topic, payload, options));
+  }
+
+  async subscribe(
+    filters: string | readonly string[],
+    options: SubscribeOptions = {},
+  ): Promise<InsideSubscription> {
+    this.#checkOpen();
+    const wanted = typeof filters === "string" ? [filters] : filters;
+    for (const filter of wanted) parseTopicFilter(filter);
+    const { name } = options;
+    const id = name === undefined ? `${++this.#subscriptionCount}` : `by name/${name}`;
+    const { sessions } = this.#parts.broker;
+    const onClose = (closed: InsideSubscription): boolean => this.#subscriptions.delete(closed);
+    const request = { clientId: insidePrefix + id, filters: wanted, options, onClose };
+    const subscription = await openSubscription(sessions, request);
+    this.#subscriptions.add(subscription);
+    return subscription;
+  }
+
+  async *history(
+    filter: string,
+    options: HistoryOptions = {},
+  ): AsyncGenerator<InsideMessage, void, void> {
+    this.#checkOpen();
+    parseTopicFilter(filter);
+    yield* readHistory(this.#parts, filter, options);
+  }
+
+  async retained(topic: string): Promise<InsideMessage | undefined> {
+    this.#checkOpen();
+    const found = await this.#parts.broker.sessions.retained.get(topic);
+    return found === undefined ? undefined : messageOf(found);
+  }
+
+  async transact<T>(owner: string, body: (tx: MapTransaction) => Promise<T>): Promise<T> {
+    this.#checkOpen();
+    const prefix = `app/${escapeLevel(owner)}/`;
+    const shard = this.#parts.store.state(prefix);
+    const { value } = await shard.transact((tx) => body(under(prefix, tx)));
+    return value;
+  }
+
+  /** Ends the subscriptions; names keep their places. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await Promise.allSettled([...this.#subscriptions].map((each) => each.close()));
+  }
+
+  /** The node has died: loops end with its error, and nothing is written. */
+  abandon(error: Error): void {
+    this.#isClosed = true;
+    for (const subscription of this.#subscriptions) subscription.abandon(error);
+  }
+
+  #checkOpen(): void {
+    if (this.#isClosed) throw nodeErrors.closed();
+  }
+}
+
+/** The program's keys, as it calls them. */
+function under(prefix: string, tx: MapTransaction): MapTransaction {
+  const own = <E extends { readonly key: string }>(entry: E): E => ({
+    ...entry,
+    key: entry.key.slice(prefix.length),
+  });
+  return {
+    get: async (key) => {
+      const entry = await tx.get(prefix + key);
+      return entry === undefined ? undefined : own(entry);
+    },
+    list: async (start, countMax) => (await tx.list(prefix + start, countMax)).map(own),
+    put: (key, value) => tx.put(prefix + key, value),
+    delete: (key) => tx.delete(prefix + key),
+    assertPresent: (key) => tx.assertPresent(prefix + key),
+    assertAbsent: (key) => tx.assertAbsent(prefix + key),
+  };
+}
