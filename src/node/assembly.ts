@@ -17,7 +17,7 @@ import {
 } from "../base/index.ts";
 import { createBroker } from "../broker/index.ts";
 import { openLog } from "../log/index.ts";
-import { createSessions } from "../session/index.ts";
+import { consumedFloors, createSessions } from "../session/index.ts";
 import { type LocalStore, openStore } from "../store/index.ts";
 import type { Assemble, AssembleContext, Assembled } from "./assemble.ts";
 import { InsideFace } from "./embed/inside.ts";
@@ -75,6 +75,7 @@ async function assembleRooms(context: AssembleContext, closer: Closer): Promise<
       createSessions(sessionSettings(settings), { store, clock, logger, ...ports, ...hooks }),
   });
   await broker.load();
+  store.useConsumed(() => consumedFloors(store));
   await store.start();
   closer.own(broker);
   broker.start();

@@ -6,7 +6,12 @@ import { type BrokerSettings, brokerSettingsDefault } from "../broker/index.ts";
 import { defaultLogSettings, type LogSettings } from "../log/index.ts";
 import { type Qos, reason, serverConnectionSettingsDefault } from "../mqtt/index.ts";
 import { type SessionSettings, sessionSettingsDefault } from "../session/index.ts";
-import { groupSettingsDefault, type StoreSettings, storeSettingsDefault } from "../store/index.ts";
+import {
+  type DatabaseSpec,
+  type GroupSettings,
+  type StoreSettings,
+  storeSettingsDefault,
+} from "../store/index.ts";
 import { parseTopicFilter } from "../topic/index.ts";
 import type { Settings } from "./config/keys.ts";
 
@@ -31,15 +36,17 @@ const recordSpareBytes = 1024 * 1024;
 const segmentShare = 1 / 32;
 const segmentBytesMin = 1024 * 1024;
 
-function segmentBytesOf(wantedBytes: number, { totalBytes }: DiskSpace): number {
+function segmentBytesOf(wantedBytes: number, totalBytes: number): number {
   const share = Math.floor((totalBytes * segmentShare) / segmentBytesMin) * segmentBytesMin;
   return Math.min(wantedBytes, Math.max(segmentBytesMin, share));
 }
 
-export function logSettings({ log, mqtt }: Settings, space: DiskSpace): LogSettings {
+export function logSettings({ log, mqtt, groups }: Settings, space: DiskSpace): LogSettings {
+  // The log counts against quotas too.
+  const quotas = Object.values(groups).map(({ quotaBytes }) => quotaBytes || space.totalBytes);
   return {
     ...defaultLogSettings,
-    segmentBytes: segmentBytesOf(log.segmentBytes, space),
+    segmentBytes: segmentBytesOf(log.segmentBytes, Math.min(space.totalBytes, ...quotas)),
     flushBytesMax: log.flushBytesMax,
     flushRecordsMax: log.maxItems,
     flushIntervalMs: log.flushIntervalMs,
@@ -54,16 +61,24 @@ export function logSettings({ log, mqtt }: Settings, space: DiskSpace): LogSetti
 
 export function storeSettings(settings: Settings, paths: DataPaths): StoreSettings {
   const { databases, groups, log, store } = settings;
-  const { layoutOptions, retention } = databases.messages;
+  const { messages, state, ...others } = databases;
+  if (messages === undefined || state === undefined) throw new Error("built-in databases are kept");
+  const { layoutOptions, retention } = messages;
   const { lts } = storeSettingsDefault;
   return {
     ...storeSettingsDefault,
     dir: paths.db,
     quarantineDir: paths.quarantine,
-    shards: databases.messages.shards,
-    stateShards: databases.state.shards,
+    shards: messages.shards,
+    topics: messages.topics,
+    stateShards: state.shards,
+    databases: Object.entries(others).map(([name, each]) => databaseSpec(name, each)),
     checkpoint: { bytesMax: store.checkpointBytes, ageMsMax: store.checkpointAgeMs },
-    groups: [{ ...groupSettingsDefault, writeBufferBytesMax: groups.default.writeBufferBytes }],
+    groups: Object.entries(groups).map(([name, group]): GroupSettings => {
+      const { databases: members, quotaBytes, onFull, writeBufferBytes, workSlots } = group;
+      const writeBufferBytesMax = writeBufferBytes;
+      return { name, databases: members, quotaBytes, onFull, writeBufferBytesMax, workSlots };
+    }),
     pendingBytesMax: log.pendingBytesMax,
     blockCacheBytesMax: store.blockCacheBytes,
     openSlabsMax: store.openSlabs,
@@ -76,6 +91,19 @@ export function storeSettings(settings: Settings, paths: DataPaths): StoreSettin
       bytesMax: layoutOptions.trieBytesMax,
       streamsMax: layoutOptions.streamsMax,
       cacheTopicsMax: store.topicCacheMax,
+    },
+  };
+}
+
+function databaseSpec(name: string, database: Settings["databases"][string]): DatabaseSpec {
+  const { layout, shards, topics, retention, layoutOptions } = database;
+  const { rootThreshold, threshold, patterns, streamsMax, trieBytesMax } = layoutOptions;
+  return {
+    ...{ name, layout, shards, topics },
+    retention: { ageMs: retention.ageMs, bytes: retention.sizeBytes },
+    layoutOptions: {
+      ...{ patterns, streamsMax, trieBytesMax },
+      thresholds: [rootThreshold, threshold],
     },
   };
 }

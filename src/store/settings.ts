@@ -27,6 +27,8 @@ export type StoreSettings = {
   readonly lts: LtsSettings;
   /** What `messages` keeps. Default 7 days. */
   readonly retention: Retention;
+  /** Topic filters that stay with `messages` whatever others say. */
+  readonly topics: readonly string[];
   /** Databases that must be there besides `messages` and `state`; made, or brought in line. */
   readonly databases: readonly DatabaseSpec[];
   /** Who shares disk, buffers and work; `default` is there in any case. */
@@ -44,6 +46,7 @@ export const storeSettingsDefault: Omit<StoreSettings, "dir" | "quarantineDir"> 
   openSlabsMax: 64,
   lts: ltsSettingsDefault,
   retention: retentionDefault,
+  topics: [],
   databases: [],
   groups: [groupSettingsDefault],
   generationBytesMax: 0,

@@ -144,12 +144,12 @@ export class LocalStore implements Store {
   }
 
   async openMaps(): Promise<void> {
-    const { shards, stateShards = shards, retention, databases } = this.#settings;
+    const { shards, stateShards = shards, retention, topics, databases } = this.#settings;
     const { maps } = await this.#databases.open(metaDatabase);
     const catalogue = assertPresent(maps[0], "meta has one shard");
     await this.#databases.resumeRemovals();
     await ensureDatabase(catalogue, { name: "state", layout: "map", shards: stateShards });
-    const messages = { name: defaultDatabase, layout: "log", shards, retention } as const;
+    const messages = { name: defaultDatabase, layout: "log", shards, retention, topics } as const;
     await ensureDatabase(catalogue, messages);
     for (const spec of databases) await ensureDatabase(catalogue, spec);
     for (const record of await readCatalogue(catalogue)) {

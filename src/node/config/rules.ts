@@ -20,6 +20,7 @@ export function checkRules(
   };
   checkListeners(settings, report);
   checkPatterns(settings, report);
+  checkGroups(settings, report);
 }
 
 function checkListeners(settings: Settings, report: Report): void {
@@ -35,11 +36,35 @@ function checkListeners(settings: Settings, report: Report): void {
 }
 
 function checkPatterns(settings: Settings, report: Report): void {
-  for (const pattern of settings.databases.messages.layoutOptions.patterns) {
-    const fault = topicFilterFault(pattern);
+  for (const [name, { layoutOptions, topics, layout }] of Object.entries(settings.databases)) {
+    const path = `databases.${name}`;
+    checkFilters(layoutOptions.patterns, `${path}.layoutOptions.patterns`, report);
+    checkFilters(topics, `${path}.topics`, report);
+    if (name === "state" && layout !== "map") report(`${path}.layout`, "state has layout map");
+    if (name === "messages" && layout !== "log")
+      report(`${path}.layout`, "messages has layout log");
+    if (layout === "map" && topics.length > 0) {
+      report(`${path}.topics`, "topics go to databases of layout log");
+    }
+  }
+}
+
+function checkFilters(filters: readonly string[], path: string, report: Report): void {
+  for (const filter of filters) {
+    const fault = topicFilterFault(filter);
     if (fault === undefined) continue;
-    const reason = fault.replaceAll("_", " ");
-    const path = "databases.messages.layoutOptions.patterns";
-    report(path, `${quote(pattern)} is not a topic filter: ${reason}`);
+    report(path, `${quote(filter)} is not a topic filter: ${fault.replaceAll("_", " ")}`);
+  }
+}
+
+function checkGroups(settings: Settings, report: Report): void {
+  const groupOf = new Map<string, string>();
+  for (const [name, { databases }] of Object.entries(settings.groups)) {
+    const path = `groups.${name}.databases`;
+    for (const database of databases) {
+      const other = groupOf.get(database);
+      if (other === undefined) groupOf.set(database, name);
+      else report(path, `${quote(database)} belongs to group ${other} already`);
+    }
   }
 }

@@ -74,7 +74,10 @@ test.each(
   [...fieldsOf(keyTable)].filter(({ path }) => !ownKeys.test(path)).map((row) => [row.path, row]),
 )("%s reaches a room", (path, row) => {
   const { field } = row as { field: Field };
-  const changed = readConfig({ set: [`${path}=${otherText(field)}`] }).settings;
+  // The layout of a built-in database is fixed.
+  const database = path === "databases.<database>.layout" ? "metrics" : "messages";
+  const key = path.replace("<database>", database).replace("<group>", "default");
+  const changed = readConfig({ set: [`${key}=${otherText(field)}`] }).settings;
   expect(roomsOf(changed)).not.toEqual(roomsOf(createSettings()));
 });
 

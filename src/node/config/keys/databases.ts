@@ -1,6 +1,6 @@
 // Keys: databases and the groups that share resources. See `../keys.ts` for the rules.
 
-import { count, duration, group, list, size } from "../schema.ts";
+import { choice, count, duration, group, list, named, size } from "../schema.ts";
 import { day, gib, kib, mib, second } from "./units.ts";
 
 const shards = count({
@@ -70,23 +70,74 @@ const retention = group("How long messages stay, whoever has read them.", {
   }),
 });
 
-export const databases = group("What is stored, by kind.", {
-  messages: group("Messages that durable sessions want.", {
+export const databases = named(
+  {
+    doc: "What is stored, by kind. Databases named here are made at start and brought in line with it; `messages` and `state` are always there.",
+    label: "database",
+    builtIn: { messages: {}, state: { layout: "map" } },
+    builtInWhenNamed: "kept",
+  },
+  {
+    layout: choice(["log", "map"], {
+      doc: "How messages lie on disk: every one (log), or the latest of each topic (map). Fixed.",
+      reload: "restart",
+      fallback: "log",
+    }),
     shards,
+    topics: list({
+      doc: "Topic filters whose messages are stored here; the most specific of all databases wins.",
+      reload: "restart",
+      fallback: [],
+      itemsMax: 1000,
+      expected: "a list of topic filters such as [metrics/#]",
+    }),
     retention,
     layoutOptions,
-  }),
-  state: group("Sessions, subscriptions and retained messages.", { shards }),
-});
+  },
+);
 
-export const groups = group("Resources that databases share.", {
-  default: group("The group of all databases.", {
+export const groups = named(
+  {
+    doc: "Resources that databases share on this node. What no group names belongs to `default`.",
+    label: "group",
+    builtIn: { default: {} },
+    builtInWhenNamed: "kept",
+  },
+  {
+    databases: list({
+      doc: "Databases of the group.",
+      reload: "restart",
+      fallback: [],
+      itemsMax: 256,
+      expected: "a list of databases such as [metrics, events]",
+    }),
+    quota: size({
+      doc: "Bytes on disk, the log included. Near it what nobody needs goes; at it publishes wait, then fail.",
+      reload: "restart",
+      fallback: "0",
+      min: 32 * mib,
+      max: 1024 * 1024 * gib,
+      zero: "as_is",
+      zeroDoc: "80 % of the volume, at least 1GiB",
+    }),
+    onFull: choice(["refuse", "drop_oldest"], {
+      doc: "At the quota: refuse what is new, or drop the oldest, whoever still needs it.",
+      reload: "restart",
+      fallback: "refuse",
+    }),
     writeBuffer: size({
-      doc: "Memory of messages not yet written to slabs. At the limit publishes wait, then fail.",
+      doc: "Memory of messages not yet written to slabs, a sixteenth of the quota at most. At the limit publishes wait, then fail.",
       reload: "restart",
       fallback: "256MiB",
       min: mib,
       max: 64 * gib,
     }),
-  }),
-});
+    workSlots: count({
+      doc: "Background work at once: re-packing, verifying, removing.",
+      reload: "restart",
+      fallback: "2",
+      min: 1,
+      max: 64,
+    }),
+  },
+);

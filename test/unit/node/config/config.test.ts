@@ -54,12 +54,17 @@ test("no source at all gives the documented defaults", () => {
     checkpointAgeMs: 60_000,
     topicCacheMax: 100_000,
   });
-  expect(settings.groups).toEqual({ default: { writeBufferBytes: 256 * 2 ** 20 } });
+  expect(settings.groups).toEqual({
+    default: {
+      ...{ databases: [], quotaBytes: 0, onFull: "refuse" },
+      ...{ writeBufferBytes: 256 * 2 ** 20, workSlots: 2 },
+    },
+  });
   expect(settings.databases.messages).toMatchObject({
     shards: 4,
     layoutOptions: { rootThreshold: 100, threshold: 10, streamsMax: 256, patterns: [] },
   });
-  expect(settings.databases.state).toEqual({ shards: 4 });
+  expect(settings.databases.state).toMatchObject({ layout: "map", shards: 4 });
 });
 
 test("a flag wins over --set, --set over the environment, that over the file, that over the default", () => {
@@ -118,7 +123,7 @@ test("environment names reach entries that the file names, whatever their case",
   });
   expect(settings.listeners["inner-lan"]?.port).toBe(2884);
   expect(settings.listeners.fresh?.port).toBe(2885);
-  expect(settings.databases.messages.layoutOptions.patterns).toEqual(["a/#", "b/+"]);
+  expect(settings.databases.messages!.layoutOptions.patterns).toEqual(["a/#", "b/+"]);
 });
 
 test("variables that are not ours are left alone", () => {
@@ -180,7 +185,7 @@ test("an embedder's object is checked like a file and its faults name the path",
   expect(createSettings({ mqtt: { inflightMax: 5 } }).mqtt.inflightMax).toBe(5);
   expect(
     createSettings({ databases: { messages: { layoutOptions: { patterns: ["a/#"] } } } }).databases
-      .messages.layoutOptions.patterns,
+      .messages!.layoutOptions.patterns,
   ).toEqual(["a/#"]);
   expect(() => createSettings({ mqtt: { inflightMx: 5 } })).toThrow(
     'settings.mqtt.inflightMx: unknown key "mqtt.inflightMx"; did you mean "inflightMax"?',

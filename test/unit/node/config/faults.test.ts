@@ -37,7 +37,7 @@ test("a misspelt key is shown with line, column, caret and the nearest key", () 
 
 test("a key that is at home elsewhere is named with its path", () => {
   expect(faultsOfFile("store:\n  writeBuffer: 1GiB\n")).toContain(
-    'unknown key "store.writeBuffer"; did you mean "groups.default.writeBuffer"?',
+    'unknown key "store.writeBuffer"; did you mean "groups.<group>.writeBuffer"?',
   );
 });
 
