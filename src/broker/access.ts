@@ -30,8 +30,12 @@ export class Rights {
     this.#closed = new Set(closedPrefixes);
   }
 
+  isClosed(topic: string): boolean {
+    return topic.charCodeAt(0) === dollar && this.#closed.has(firstLevel(topic));
+  }
+
   may(action: AccessAction, client: Client, topic: string): boolean {
-    if (topic.charCodeAt(0) === dollar && this.#closed.has(firstLevel(topic))) return false;
+    if (this.isClosed(topic)) return false;
     return this.#access.authorize(action, client, topic);
   }
 }

@@ -20,9 +20,9 @@ import { ChunkPool } from "../mqtt/index.ts";
 import type { LiveSubscriptions, Sessions, Will, WillPublisher } from "../session/index.ts";
 import type { Store } from "../store/index.ts";
 import { type AccessPort, allowAll, Rights } from "./access.ts";
+import { ClientDirectory } from "./clients.ts";
 import { ClientConnection, type ConnectionOwner, type ConnectionParts } from "./connection.ts";
 import { type BrokerCounters, createBrokerCounters } from "./counters.ts";
-import { brokerErrors } from "./errors.ts";
 import { LimitedLog } from "./limited-log.ts";
 import { LiveTrie } from "./live-subscriptions.ts";
 import { PublishPath } from "./publish-path.ts";
@@ -122,20 +122,16 @@ export class Broker implements ConnectionOwner {
     return connection;
   }
 
-  /**
-   * Publishes for the program that the broker runs in; resolves when it is durable.
-   * @throws BROKER_PUBLISH_DENIED for the broker's own topics; the store's refusal.
-   */
-  async publishInside(message: Will): Promise<void> {
-    const { topic } = message;
-    if (this.#settings.closedPrefixes.includes(topic.split("/", 1)[0] ?? "")) {
-      throw brokerErrors.publishDenied({ clientId: "", topic: JSON.stringify(topic) });
-    }
-    await this.#parts.path.publishInside(message);
-  }
-
   counts(): { readonly connections: number; readonly liveFilters: number } {
     return { connections: this.#connections.size, liveFilters: this.#live.filterCount };
+  }
+
+  /** Connected clients, for the operator. */
+  readonly clients: ClientDirectory = new ClientDirectory(() => this.#connections);
+
+  /** Publishes for the operator and the program around. See `PublishPath.publishOwn`. */
+  publish(message: Will): Promise<void> {
+    return this.#parts.path.publishOwn(message);
   }
 
   /** Lets the clients go, finishes what was taken from them, and closes the sessions. Once. */

@@ -28,6 +28,7 @@ import {
 } from "../mqtt/index.ts";
 import type { ConnectRequest, DetachCause, Session, Sessions } from "../session/index.ts";
 import type { Client, Rights } from "./access.ts";
+import type { ClientView } from "./clients.ts";
 import {
   answerProperties,
   cappedExpiryS,
@@ -78,6 +79,9 @@ type Accepted = {
   readonly session: Session;
   readonly queue: PublishQueue;
   readonly subscribes: SubscribePath;
+  /** As sent: 3, 4 or 5. */
+  readonly protocol: number;
+  readonly connectedAtMs: number;
 };
 
 const nobody: Client = { clientId: "", user: undefined };
@@ -129,6 +133,26 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
 
   destroy(): void {
     this.#transport.destroy();
+  }
+
+  /** An operator ends it; the session stays. */
+  kick(): void {
+    this.#core.disconnect(reason.administrativeAction);
+  }
+
+  /** Undefined before CONNECT is accepted and after the end. */
+  view(): ClientView | undefined {
+    const accepted = this.#accepted;
+    if (accepted === undefined || this.#hasEnded()) return undefined;
+    return {
+      ...this.client,
+      remote: this.remote,
+      protocol: accepted.protocol,
+      connectedMs: Math.round(this.#nowMs() - accepted.connectedAtMs),
+      keepAliveS: this.#core.keepAliveS,
+      isDurable: accepted.session.durable,
+      isPaused: this.#isPaused,
+    };
   }
 
   // -------------------------------------------------------------- the transport
@@ -203,7 +227,9 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
       client: this.client,
       blockedChanged: () => this.#updateReading(),
     });
-    this.#accepted = { session, queue, subscribes };
+    const { protocol } = request;
+    const connectedAtMs = this.#nowMs();
+    this.#accepted = { session, queue, subscribes, protocol, connectedAtMs };
     counters.clientsConnected++;
     this.#owner.decided(this);
     const properties = answerProperties(packet, request);

@@ -188,15 +188,22 @@ export class PublishPath implements WillPublisher {
       log.warn("broker.will_denied", { clientId, topic });
       throw brokerErrors.publishDenied({ clientId, topic: JSON.stringify(topic) });
     }
-    await this.#publishWill(will, clientId, stamp);
+    await this.#publishWhole(will, clientId, stamp);
   }
 
-  /** Of the program that the broker runs in: rules do not hold for it, closed prefixes do. */
-  publishInside(message: Will): Promise<void> {
-    return this.#publishWill(message, "", undefined);
+  /**
+   * What the operator or the program around publishes: rules for clients do not bind it, closed
+   * prefixes do. Resolves when durable. @throws BROKER_PUBLISH_DENIED, why the store takes nothing.
+   */
+  async publishOwn(message: Will): Promise<void> {
+    const { topic } = message;
+    if (this.#parts.rights.isClosed(topic)) {
+      throw brokerErrors.publishDenied({ clientId: "the operator", topic: JSON.stringify(topic) });
+    }
+    await this.#publishWhole(message, "", undefined);
   }
 
-  async #publishWill(will: Will, clientId: string, stamp: WriterStamp | undefined): Promise<void> {
+  async #publishWhole(will: Will, clientId: string, stamp: WriterStamp | undefined): Promise<void> {
     const { store } = this.#parts;
     const { topic, qos, retain } = will;
     const { version, frame, expiryOffset } = will;

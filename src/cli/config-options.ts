@@ -9,7 +9,6 @@ import {
   readSecretFile,
 } from "../node/index.ts";
 import type { CommandInput, OptionSpec } from "./command.ts";
-import { cliErrors } from "./errors.ts";
 
 export const configOptions: readonly OptionSpec[] = [
   { flags: "--config <file>", doc: "configuration file (YAML)" },
@@ -17,7 +16,10 @@ export const configOptions: readonly OptionSpec[] = [
   { flags: "--data <dir>", doc: "data directory (data.dir)" },
   { flags: "--host <address>", doc: "address to bind (listeners.tcp.host)" },
   { flags: "--port <port>", doc: "port for MQTT, 0 for any (listeners.tcp.port)" },
-  { flags: "--admin-port <port|off>", doc: "port for administration; this version has none: off" },
+  {
+    flags: "--admin-port <port|off>",
+    doc: "port of the HTTP interface, or off (admin.port, admin.enabled)",
+  },
 ];
 
 const shorthands = [
@@ -28,12 +30,7 @@ const shorthands = [
 
 /** @throws CLI_USAGE, CONFIG_INVALID, CONFIG_FILE_UNREADABLE. */
 export function configOf({ options, io }: CommandInput, file = options.text("config")): Config {
-  const adminPort = options.text("adminPort") ?? "off";
-  if (adminPort !== "off") {
-    const reason = "this version has no administration API; only off is possible";
-    throw cliErrors.usage({ reason: `--admin-port ${adminPort}: ${reason}` });
-  }
-  const flags: Assignment[] = [];
+  const flags: Assignment[] = adminFlags(options.text("adminPort"));
   for (const [name, label, path] of shorthands) {
     const text = options.text(name);
     if (text !== undefined) flags.push({ path, text, place: { kind: "flag", label } });
@@ -45,4 +42,13 @@ export function configOf({ options, io }: CommandInput, file = options.text("con
     set: options.texts("set"),
     flags,
   });
+}
+
+/** One flag for two keys: who names a port wants one, `off` wants none. */
+function adminFlags(text: string | undefined): Assignment[] {
+  if (text === undefined) return [];
+  const place = { kind: "flag", label: "--admin-port" } as const;
+  const isOn = text !== "off";
+  const enabled: Assignment = { path: ["admin", "enabled"], text: String(isOn), place };
+  return isOn ? [enabled, { path: ["admin", "port"], text, place }] : [enabled];
 }

@@ -2,45 +2,15 @@
 // this list with the tables that the source declares.
 
 import { aedesErrors } from "../aedes/index.ts";
-import {
-  bytesErrors,
-  diskErrors,
-  type ErrorFactory,
-  type ErrorRow,
-  networkErrors,
-} from "../base/index.ts";
-import { brokerErrors } from "../broker/index.ts";
-import { kvErrors } from "../kv/index.ts";
-import { logErrors } from "../log/index.ts";
-import { mqttErrors } from "../mqtt/index.ts";
-import { configErrors, nodeErrors } from "../node/index.ts";
-import { raftErrors } from "../raft/index.ts";
-import { sessionErrors } from "../session/index.ts";
-import { storeErrors } from "../store/index.ts";
-import { topicErrors } from "../topic/index.ts";
+import type { ErrorRow } from "../base/index.ts";
+import { errorTables } from "../node/index.ts";
 import { cliErrors } from "./errors.ts";
-
-const tables: ReadonlyArray<Readonly<Record<string, ErrorFactory>>> = [
-  bytesErrors,
-  diskErrors,
-  networkErrors,
-  topicErrors,
-  kvErrors,
-  logErrors,
-  mqttErrors,
-  raftErrors,
-  storeErrors,
-  sessionErrors,
-  aedesErrors,
-  brokerErrors,
-  configErrors,
-  nodeErrors,
-  cliErrors,
-];
 
 /** All rows, sorted by code. */
 export function errorRows(): ErrorRow[] {
-  const rows = tables.flatMap((table) => Object.values(table).map(({ row }) => row));
+  const rows = [...errorTables, aedesErrors, cliErrors].flatMap((table) =>
+    Object.values(table).map(({ row }) => row),
+  );
   return rows.sort((left, right) => (left.code < right.code ? -1 : 1));
 }
 

@@ -7,7 +7,14 @@
 // any error of a sync, ends the log. What the segments are is left to segments.ts, which records
 // lie where to shard-index.ts.
 
-import { assert, type Cancel, type Counters, type DiskFile, toError } from "../base/index.ts";
+import {
+  assert,
+  type Cancel,
+  type Counters,
+  type DiskFile,
+  observe,
+  toError,
+} from "../base/index.ts";
 import type { LogCounterHelp } from "./counters.ts";
 import { logErrors } from "./errors.ts";
 import { recordBytes, type ShardSpan } from "./format.ts";
@@ -314,6 +321,8 @@ export class GroupCommit {
       const tookMs = clock.elapsedMs() - startMs;
       this.#counters.syncs++;
       this.#counters.syncMsSum += tookMs;
+      const { syncTimes } = this.#components;
+      if (syncTimes !== undefined) observe(syncTimes, tookMs);
       if (tookMs > this.#counters.syncMsMax) this.#counters.syncMsMax = tookMs;
       this.#complete(current.segment, sizeBytes);
     });

@@ -1,7 +1,7 @@
 // What the write-ahead log takes and gives: records of many shards in one stream of flushes.
 // One `fdatasync` makes a whole flush durable (docs/formats/log.md).
 
-import type { Clock, Counters, Disk, Logger, Random } from "../base/index.ts";
+import type { Clock, Counters, Disk, Histogram, Logger, Random } from "../base/index.ts";
 import type { LogCounterHelp } from "./counters.ts";
 
 /** Smallest unit of the log: one entry of one shard. */
@@ -86,6 +86,8 @@ export type LogComponents = {
   readonly clock: Clock;
   readonly random: Random;
   readonly logger: Logger;
+  /** Where every sync of a flush is noted. */
+  readonly syncTimes?: Histogram;
   /** Told once, before any `done` gets the error. */
   readonly onFailure?: (error: Error) => void;
   /** Told whenever `full` changes. */

@@ -2,9 +2,12 @@
 // directory and components; an `Assemble` builds the rooms above them (log, store, sessions,
 // broker), opens the listeners when they are ready to serve, and owns all of it until `close`.
 
-import type { Clock, CodedError, Disk, Logger, Network, Random } from "../base/index.ts";
+import type { Clock, CodedError, Disk, Histogram, Logger, Network, Random } from "../base/index.ts";
+import type { Broker } from "../broker/index.ts";
 import type { KvDriver } from "../kv/index.ts";
-import type { Store } from "../store/index.ts";
+import type { WriteAheadLog } from "../log/index.ts";
+import type { LocalStore } from "../store/index.ts";
+import type { ConfigurationView } from "./admin/configuration-view.ts";
 import type { Settings } from "./config/keys.ts";
 import type { DataDir } from "./data-dir.ts";
 import type { InsideFace } from "./embed/inside.ts";
@@ -19,6 +22,8 @@ export type Components = {
   readonly logger: Logger;
   /** Told the name of each phase that a room reaches: tests end the process there. */
   readonly phase?: (name: string) => void;
+  /** Where there is one: what may be shown and changed of the configuration. */
+  readonly configuration?: ConfigurationView;
   /** Process id of the one that holds a lock file, where the system tells. */
   readonly lockHolder?: (lockFile: string) => number | undefined;
 };
@@ -32,6 +37,8 @@ export type AssembleContext = {
    * resolves with the first error; whoever started the node closes it.
    */
   fail(error: CodedError): void;
+  /** How far the start is. */
+  began(phase: string): void;
   /** The log has no room to go on. */
   spendBallast(): void;
 };
@@ -43,12 +50,20 @@ export type BoundListener = {
   readonly port: number;
 };
 
-export type Assembled = {
-  readonly listeners: readonly BoundListener[];
-  /** What the node stores, for those who embed it. It belongs to the node. */
-  readonly store: Store;
+/** What a node is assembled of, for those who look at it. */
+export type NodeParts = {
+  readonly log: WriteAheadLog;
+  readonly store: LocalStore;
+  readonly broker: Broker;
   /** What the program that the node runs in can do with it. */
   readonly inside: InsideFace;
+  /** Of the log's syncs. */
+  readonly syncTimes: Histogram;
+};
+
+export type Assembled = {
+  readonly listeners: readonly BoundListener[];
+  readonly parts: NodeParts;
   /** Stops accepting, lets clients go, flushes, closes; in this order and once. */
   close(): Promise<void>;
 };

@@ -9,6 +9,7 @@ import {
   type Clock,
   Closer,
   type CodedError,
+  createHistogram,
   diskErrors,
   isCodedError,
   type Logger,
@@ -51,15 +52,20 @@ async function assembleRooms(context: AssembleContext, closer: Closer): Promise<
     isFailed = true;
     context.fail(codedError(error));
   };
+  const syncTimes = createHistogram(syncBoundsMs);
   const log = closer.own(
     await openLog(
       logSettings(settings, dataDir.space),
-      { disk, clock, random, logger, onFailure, onFull: (full) => full && context.spendBallast() },
+      {
+        ...{ disk, clock, random, logger, syncTimes, onFailure },
+        onFull: (full) => full && context.spendBallast(),
+      },
       paths.log,
     ),
   );
   // Not even a start gets by without writing: claims, epochs. To wait here would look like a hang.
   if (log.full) throw diskErrors.full({ path: paths.log });
+  context.began("opening the store");
   const hooks = phase === undefined ? {} : { phase };
   const store = closer.own(
     await openStore(storeSettings(settings, paths), {
@@ -74,8 +80,10 @@ async function assembleRooms(context: AssembleContext, closer: Closer): Promise<
     createSessions: (ports) =>
       createSessions(sessionSettings(settings), { store, clock, logger, ...ports, ...hooks }),
   });
+  context.began("loading the filters of durable sessions");
   await broker.load();
   store.useConsumed(() => consumedFloors(store));
+  context.began("replaying the log");
   await store.start();
   closer.own(broker);
   broker.start();
@@ -84,8 +92,12 @@ async function assembleRooms(context: AssembleContext, closer: Closer): Promise<
   const listeners = closer.own(
     await openListeners(settings.listeners, network, (connection) => broker.accept(connection)),
   );
-  return { listeners: listeners.bound, store, inside, close: () => closer.close() };
+  const parts = { log, store, broker, inside, syncTimes };
+  return { listeners: listeners.bound, parts, close: () => closer.close() };
 }
+
+/** From a cache that lies to a disk that is dying. */
+const syncBoundsMs = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500];
 
 function codedError(error: Error): CodedError {
   return isCodedError(error) ? error : nodeErrors.failed({ reason: error.message }, error);

@@ -11,7 +11,10 @@ export type BannerFacts = {
     readonly host: string;
     readonly port: number;
   }>;
-  readonly admin: string;
+  /** The HTTP interface, where there is one. */
+  readonly admin: { readonly host: string; readonly port: number } | undefined;
+  /** Secret of the first API key, at the start that made it. */
+  readonly firstKey: string | undefined;
   readonly dataDir: string;
   readonly freeBytes: number;
   readonly totalBytes: number;
@@ -34,6 +37,7 @@ export function bannerLines(facts: BannerFacts): string[] {
     ...(rest > 0 ? [row("", `and ${rest} more`)] : []),
     row("data", `${facts.dataDir}  (${space(facts)})`),
     row("durability", durability(facts.fileSystem)),
+    ...adminLines(facts),
     ...(first === undefined ? [] : tryLines(facts.command, first)),
     readyLine(facts),
   ];
@@ -42,7 +46,17 @@ export function bannerLines(facts: BannerFacts): string[] {
 function readyLine(facts: BannerFacts): string {
   const [first] = facts.listeners;
   const mqtt = first === undefined ? "off" : address(first.host, first.port);
-  return `ready mqtt=${mqtt} admin=${facts.admin} ms=${Math.round(facts.readyMs)}`;
+  const { admin } = facts;
+  const at = admin === undefined ? "off" : address(admin.host, admin.port);
+  return `ready mqtt=${mqtt} admin=${at} ms=${Math.round(facts.readyMs)}`;
+}
+
+function adminLines({ admin, firstKey }: BannerFacts): string[] {
+  if (admin === undefined) return [];
+  const url = row("admin", `http://${address(admin.host, admin.port)}`);
+  return firstKey === undefined
+    ? [url]
+    : [url, row("admin key", `${firstKey}  (shown this once; role admin)`)];
 }
 
 export function address(host: string, port: number): string {

@@ -126,7 +126,7 @@ export const nodeErrors = defineErrors({
   listenFailed: {
     code: "NODE_LISTEN_FAILED",
     kind: "invalid",
-    message: "cannot listen on {address} (listeners.{name}): {reason}",
+    message: "cannot listen on {address} ({key}): {reason}",
     help: "Choose another port or address, or stop what holds it.",
   },
   failed: {

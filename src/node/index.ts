@@ -1,7 +1,11 @@
 // The face of the composition root: what the launcher and embedding programs use.
+
+export type { ConfigurationView } from "./admin/configuration-view.ts";
+export { examine } from "./admin/doctor.ts";
+export type { AdminAddress } from "./admin/operator.ts";
 export type { BoundListener, Components } from "./assemble.ts";
 export { address, type BannerFacts, bannerLines, isLoopback } from "./banner.ts";
-export { type ConfigChange, changesBetween, describeChange } from "./config/changes.ts";
+export type { ConfigChange } from "./config/changes.ts";
 export { type Config, type ConfigSources, createSettings, readConfig } from "./config/config.ts";
 export type { Environment } from "./config/environment.ts";
 export { openConfigFile, readSecretFile } from "./config/files.ts";
@@ -10,6 +14,7 @@ export { keyTable, type Settings } from "./config/keys.ts";
 export type { Place } from "./config/place.ts";
 export type { Assignment } from "./config/raw.ts";
 export { configurationReference } from "./config/reference.ts";
+export { RunningConfiguration } from "./config/reload.ts";
 export { noLimit } from "./config/schema.ts";
 export { showConfig } from "./config/show.ts";
 export { dataFormat } from "./data-dir.ts";
@@ -23,6 +28,7 @@ export type { HistoryOptions } from "./embed/history.ts";
 export type { Inside } from "./embed/inside.ts";
 export type { InsideMessage, PublishOptions } from "./embed/message.ts";
 export type { InsideSubscription, SubscribeOptions } from "./embed/subscription.ts";
+export { errorTables, helpOfCode } from "./error-tables.ts";
 export { configErrors, nodeErrors } from "./errors.ts";
 export { startNode } from "./local.ts";
 export { createLineWriter, createLogger, type LogLevel, type NodeLogger } from "./logger.ts";

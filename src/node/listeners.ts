@@ -39,7 +39,10 @@ export async function openListeners(
     } catch (error) {
       await closer.close();
       const reason = toError(error).message;
-      throw nodeErrors.listenFailed({ name, address: address(host, port), reason }, error);
+      throw nodeErrors.listenFailed(
+        { key: `listeners.${name}`, address: address(host, port), reason },
+        error,
+      );
     }
   }
   return { bound, close: () => closer.close() };

@@ -6,6 +6,7 @@
 
 import { Closer, type CodedError, type Logger, toError } from "../base/index.ts";
 import type { Store } from "../store/index.ts";
+import { type AdminAddress, openOperator } from "./admin/operator.ts";
 import type {
   Assemble,
   AssembleContext,
@@ -24,7 +25,10 @@ export type RunningNode = {
   readonly settings: Settings;
   /** Bound addresses; a port of 0 is replaced by the one that was given. */
   readonly listeners: readonly BoundListener[];
+  /** What the node stores, for those who embed it. It belongs to the node. */
   readonly store: Store;
+  /** The HTTP interface, where there is one; `firstKey` when this start made the first API key. */
+  readonly admin: AdminAddress | undefined;
   /** What the program that the node runs in can do with it. */
   readonly inside: InsideFace;
   readonly dataDir: Omit<DataDir, "close">;
@@ -55,21 +59,33 @@ export async function composeNode(
   const failure = createFailure(logger);
   try {
     const dataDir = closer.own(await openDataDir(settings.data.dir, components));
+    const operated = await openOperator({ settings, dataDir, components }, closer);
     const ballast = closer.own(createBallast(dataDir.path, settings.data.ballastBytes, components));
-    const { fail } = failure;
-    const spendBallast = (): void => ballast.spend();
-    const context = { settings, dataDir, components, fail, spendBallast };
-    const assembled = closer.own(await assembleWithRoom(context, assemble));
+    const assembled = closer.own(
+      await assembleWithRoom(
+        {
+          ...{ settings, dataDir, components },
+          fail: (error) => {
+            operated?.failed();
+            failure.fail(error);
+          },
+          began: (phase) => operated?.began(phase),
+          spendBallast: () => ballast.spend(),
+        },
+        assemble,
+      ),
+    );
     ballast.start();
+    const { listeners, parts } = assembled;
     const readyMs = clock.elapsedMs() - startedMs;
+    operated?.ready({ ...parts, listeners, readyMs });
+    closer.defer(() => operated?.drain());
     logger.debug("node.ready", { siteId: dataDir.siteId, readyMs: Math.round(readyMs) });
     return {
-      settings,
-      listeners: assembled.listeners,
-      store: assembled.store,
-      inside: assembled.inside,
-      dataDir,
-      readyMs,
+      ...{ settings, listeners, dataDir, readyMs },
+      store: parts.store,
+      admin: operated?.address,
+      inside: parts.inside,
       failed: failure.promise,
       close: () => closer.close(),
       [Symbol.asyncDispose]: () => closer.close(),

@@ -1,6 +1,7 @@
 // The configuration of a node as the settings of its rooms: names and units change hands here, and
 // what no key reaches keeps the default of its room. Pure.
 
+import type { AdminSettings } from "../admin/index.ts";
 import { type DiskSpace, joinPath } from "../base/index.ts";
 import { type BrokerSettings, brokerSettingsDefault } from "../broker/index.ts";
 import { defaultLogSettings, type LogSettings } from "../log/index.ts";
@@ -119,6 +120,18 @@ export function sessionSettings({ mqtt, sessions }: Settings): SessionSettings {
     restartGraceMs: mqtt.restartGraceMs,
     memoryQueueMax: mqtt.memoryQueueMax,
     memoryQueueBytesMax: mqtt.memoryQueueBytesMax,
+  };
+}
+
+export function adminSettings({ admin }: Settings): AdminSettings {
+  return {
+    host: admin.host,
+    port: admin.port,
+    hosts: admin.hosts.map((name) => name.toLowerCase()),
+    openMetrics: admin.openMetrics,
+    bodyBytesMax: admin.bodyBytesMax,
+    requestsMax: admin.requestsMax,
+    auditBytesMax: admin.auditBytesMax,
   };
 }
 

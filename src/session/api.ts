@@ -145,6 +145,8 @@ export interface Sessions {
    */
   connect(request: ConnectRequest, link: SessionLink): Promise<ConnectOutcome>;
   readonly retained: Retained;
+  /** The operator's view of durable sessions, where there is one. */
+  readonly inspector?: SessionInspector;
   /** Detaches who is still attached (as `shutdown`) and commits everything. The store is next. */
   close(): Promise<void>;
   counts(): { readonly durable: number; readonly connected: number };
@@ -207,6 +209,8 @@ export interface Retained {
 
 /** Which durable sessions are meant; what is not given does not narrow. */
 export type SessionQuery = {
+  /** Exactly this one. */
+  readonly clientId?: string;
   /** Client ids that begin so. */
   readonly clientIdPrefix?: string;
   readonly state?: "connected" | "offline";

@@ -8,6 +8,7 @@ import {
   createLineWriter,
   createLogger,
   type NodeLogger,
+  RunningConfiguration,
   type RunningNode,
   type Settings,
   type StopSignal,
@@ -18,7 +19,6 @@ import {
 import type { Command, CommandInput, Io } from "../command.ts";
 import { configOf, configOptions } from "../config-options.ts";
 import { exitCodes } from "../exit-codes.ts";
-import { createReload } from "../reload.ts";
 import { reportError } from "../report.ts";
 import { killPhase, type Phase, watchTestSignals } from "../test-hooks.ts";
 
@@ -36,10 +36,10 @@ export const start: Command = {
     const logger = loggerFor(config.settings, input.io);
     const read = (): Config => configOf(input);
     const apply = ({ logger: { level } }: Settings): void => logger.setLevel(level);
-    const reload = createReload(config, { read, apply, logger });
+    const configuration = new RunningConfiguration(config, { read, apply, logger });
     try {
       const hooks = phase === undefined ? {} : { phase };
-      return await runNode(config.settings, { logger, reload, ...hooks }, input);
+      return await runNode(config.settings, { logger, configuration, ...hooks }, input);
     } finally {
       logger.flush();
     }
@@ -48,13 +48,16 @@ export const start: Command = {
 
 async function runNode(
   settings: Settings,
-  options: { readonly logger: NodeLogger; readonly reload: () => void; readonly phase?: Phase },
+  components: {
+    readonly logger: NodeLogger;
+    readonly configuration: RunningConfiguration;
+    readonly phase?: Phase;
+  },
   { io }: CommandInput,
 ): Promise<number> {
-  const { reload, ...components } = options;
-  const { logger } = components;
+  const { logger, configuration } = components;
   io.outliveReader();
-  const stopAsked = stopRequested(io, logger, reload);
+  const stopAsked = stopRequested(io, logger, () => configuration.onSignal());
   const started = await Promise.race([startNode(settings, components), stopAsked]);
   if (typeof started === "string") return endStart(started, logger, io);
   const node = started;
@@ -124,7 +127,8 @@ function factsOf(node: RunningNode, io: Io): Parameters<typeof bannerLines>[0] {
   return {
     version,
     listeners: node.listeners,
-    admin: "off",
+    admin: node.admin,
+    firstKey: node.admin?.firstKey,
     dataDir: settings.data.dir,
     freeBytes: dataDir.space.freeBytes,
     totalBytes: dataDir.space.totalBytes,

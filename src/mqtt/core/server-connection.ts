@@ -131,6 +131,11 @@ export class ServerConnection {
     return this.#connect;
   }
 
+  /** As granted; 0 = none. */
+  get keepAliveS(): number {
+    return this.#keepAlive.keepAliveS;
+  }
+
   get version(): MqttVersion {
     return this.#context.version;
   }

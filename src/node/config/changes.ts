@@ -27,6 +27,17 @@ export function changesBetween(running: Config, next: Config): ConfigChange[] {
   return changes;
 }
 
+/** What runs after a reload: the keys named from the new configuration, the rest from the old one. */
+export function withPaths(running: Config, next: Config, paths: ReadonlySet<string>): Config {
+  const effective = new Map(running.effective);
+  for (const path of paths) {
+    const leaf = next.effective.get(path);
+    if (leaf === undefined) effective.delete(path);
+    else effective.set(path, leaf);
+  }
+  return { settings: running.settings, effective };
+}
+
 /** `logger.level: info -> debug`. */
 export function describeChange({ path, from, to }: ConfigChange): string {
   return `${path}: ${from ?? "none"} -> ${to ?? "none"}`;

@@ -4,6 +4,7 @@
 // (a wait, an announcement) its row says what it does.
 // A file of `keys/` holds the rows of one room; what stands here is the order of the reference page.
 
+import { admin } from "./keys/admin.ts";
 import { data } from "./keys/data.ts";
 import { databases, groups } from "./keys/databases.ts";
 import { listeners } from "./keys/listeners.ts";
@@ -14,7 +15,18 @@ import { sessions } from "./keys/sessions.ts";
 import { store } from "./keys/store.ts";
 import type { SettingsOf } from "./schema.ts";
 
-export const keyTable = { data, listeners, logger, log, databases, groups, mqtt, sessions, store };
+export const keyTable = {
+  data,
+  listeners,
+  logger,
+  log,
+  databases,
+  groups,
+  mqtt,
+  sessions,
+  store,
+  admin,
+};
 
 /** The configuration of a node: plain data, all defaults filled in. */
 export type Settings = SettingsOf<typeof keyTable>;

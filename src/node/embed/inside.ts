@@ -50,7 +50,7 @@ export interface Inside {
 export type InsideParts = {
   readonly store: Store;
   readonly clock: Clock;
-  readonly broker: Pick<Broker, "sessions" | "publishInside">;
+  readonly broker: Pick<Broker, "sessions" | "publish">;
 };
 
 export class InsideFace implements Inside {
@@ -70,7 +70,7 @@ export class InsideFace implements Inside {
   ): Promise<void> {
     this.#checkOpen();
     parseTopicName(topic);
-    await this.#parts.broker.publishInside(frameOf(topic, payload, options));
+    await this.#parts.broker.publish(frameOf(topic, payload, options));
   }
 
   async subscribe(

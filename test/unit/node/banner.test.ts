@@ -4,7 +4,8 @@ import { type BannerFacts, bannerLines, isLoopback } from "../../../src/node/ban
 const facts: BannerFacts = {
   version: "0.1.0",
   listeners: [{ name: "tcp", host: "127.0.0.1", port: 1883 }],
-  admin: "off",
+  admin: undefined,
+  firstKey: undefined,
   dataDir: "./data",
   freeBytes: 12.3 * 2 ** 30,
   totalBytes: 50 * 2 ** 30,
@@ -31,9 +32,20 @@ test("twelve lines at most, the last one for programs, however many listeners th
     host: "::1",
     port: 1000 + index,
   }));
-  const lines = bannerLines({ ...facts, listeners });
+  const admin = { host: "::1", port: 7 };
+  const lines = bannerLines({ ...facts, listeners, admin, firstKey: "k" });
   expect(lines.length).toBeLessThanOrEqual(12);
-  expect(lines.at(-1)).toBe("ready mqtt=[::1]:1000 admin=off ms=123");
+  expect(lines.at(-1)).toBe("ready mqtt=[::1]:1000 admin=[::1]:7 ms=123");
+});
+
+test("an admin port is told with its address, and the first API key once", () => {
+  const admin = { host: "127.0.0.1", port: 18083 };
+  const key = `fs_${"a".repeat(8)}_${"b".repeat(43)}`;
+  const lines = bannerLines({ ...facts, admin, firstKey: key });
+  expect(lines).toContain("  admin      http://127.0.0.1:18083");
+  expect(lines).toContain(`  admin key  ${key}  (shown this once; role admin)`);
+  expect(lines.at(-1)).toContain("admin=127.0.0.1:18083");
+  expect(bannerLines({ ...facts, admin }).join("\n")).not.toContain("admin key");
 });
 
 test("an address that others reach is said loudly, and the try lines use one that can be dialled", () => {

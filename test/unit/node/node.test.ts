@@ -8,12 +8,10 @@ import {
   SimDisk,
   silentLogger,
 } from "../../../src/base/index.ts";
-import type { Assemble, Components } from "../../../src/node/assemble.ts";
+import type { Assemble, Components, NodeParts } from "../../../src/node/assemble.ts";
 import { createSettings } from "../../../src/node/config/config.ts";
-import type { InsideFace } from "../../../src/node/embed/inside.ts";
 import { openListeners } from "../../../src/node/listeners.ts";
 import { composeNode } from "../../../src/node/node.ts";
-import type { Store } from "../../../src/store/index.ts";
 import { lockDriver } from "../../support/lock-driver.ts";
 
 function paperComponents() {
@@ -51,8 +49,7 @@ function fakeNetwork(taken: readonly number[] = []): Network & { readonly open: 
 }
 
 /** Nobody looks into it here. */
-const noStore = {} as Store;
-const inside = {} as InsideFace;
+const noParts = {} as NodeParts;
 
 const settings = createSettings({ data: { dir: "data" } });
 
@@ -63,8 +60,7 @@ test("what assemble builds is closed before the data directory is given back", a
     order.push(`assembled on ${dataDir.path}, lock held: ${kv.held.size}`);
     return {
       listeners: [{ name: "tcp", host: "127.0.0.1", port: 1 }],
-      store: noStore,
-      inside,
+      parts: noParts,
       close: async () => {
         order.push(`closed, lock held: ${kv.held.size}`);
       },
@@ -95,7 +91,7 @@ test("the first failure settles `failed`, later ones do not", async () => {
   const assemble: Assemble = async ({ fail }) => {
     fail(new CodedError("LOG_FAILED", "internal", "fdatasync failed", {}));
     fail(new CodedError("LOG_FAILED", "internal", "second", {}));
-    return { listeners: [], store: noStore, inside, close: async () => undefined };
+    return { listeners: [], parts: noParts, close: async () => undefined };
   };
   const node = await clock.complete(composeNode(settings, components, assemble));
   const failure = await node.failed;
@@ -111,8 +107,7 @@ test("two nodes in one process share nothing", async () => {
   const second = paperComponents();
   const assemble: Assemble = async () => ({
     listeners: [],
-    store: noStore,
-    inside,
+    parts: noParts,
     close: async () => undefined,
   });
   const one = await first.clock.complete(composeNode(settings, first.components, assemble));

@@ -6,6 +6,7 @@ import { keyTable, type Settings } from "../../../src/node/config/keys.ts";
 import { type Field, parseValue } from "../../../src/node/config/schema.ts";
 import { fieldsOf } from "../../../src/node/config/walk.ts";
 import {
+  adminSettings,
   brokerSettings,
   dataPaths,
   logSettings,
@@ -24,6 +25,7 @@ function roomsOf(settings: Settings): unknown {
     store: storeSettings(settings, paths),
     sessions: sessionSettings(settings),
     broker: brokerSettings(settings),
+    admin: adminSettings(settings),
   };
 }
 
@@ -68,7 +70,7 @@ function otherText(field: Field): string {
 }
 
 /** Keys that the node itself obeys. */
-const ownKeys = /^(data|listeners|logger)\./;
+const ownKeys = /^((data|listeners|logger)\.|admin\.enabled$)/;
 
 test.each(
   [...fieldsOf(keyTable)].filter(({ path }) => !ownKeys.test(path)).map((row) => [row.path, row]),

@@ -1,9 +1,10 @@
 import { expect, test } from "vitest";
-import type { LogFields } from "../../../src/base/index.ts";
-import { createReload } from "../../../src/cli/reload.ts";
-import { type ConfigSources, readConfig } from "../../../src/node/config/config.ts";
-import type { Settings } from "../../../src/node/config/keys.ts";
-import { createLogger } from "../../../src/node/logger.ts";
+import type { LogFields } from "../../../../src/base/index.ts";
+import type { ConfigChange } from "../../../../src/node/config/changes.ts";
+import { type ConfigSources, readConfig } from "../../../../src/node/config/config.ts";
+import type { Settings } from "../../../../src/node/config/keys.ts";
+import { RunningConfiguration } from "../../../../src/node/config/reload.ts";
+import { createLogger } from "../../../../src/node/logger.ts";
 
 function world(atStart: ConfigSources) {
   const events: Array<{ event: string } & LogFields> = [];
@@ -17,16 +18,20 @@ function world(atStart: ConfigSources) {
   });
   const applied: Settings[] = [];
   let sources = atStart;
-  const reload = createReload(readConfig(atStart), {
+  const configuration = new RunningConfiguration(readConfig(atStart), {
     read: () => readConfig(sources),
     apply: (settings) => applied.push(settings),
     logger,
   });
   const to = (next: ConfigSources): void => {
     sources = next;
-    reload();
+    configuration.onSignal();
   };
-  return { to, events, applied };
+  const dry = (next: ConfigSources): ConfigChange[] => {
+    sources = next;
+    return configuration.reload(true);
+  };
+  return { to, dry, configuration, events, applied };
 }
 
 test("a hot key takes hold, the others wait for a restart, and both are told", () => {
@@ -69,4 +74,29 @@ test("with a fault in it nothing changes, and the fault is told", () => {
       reason: expect.stringContaining('did you mean "inflightMax"?'),
     },
   ]);
+});
+
+test("a dry run tells the difference and changes nothing", () => {
+  const { dry, configuration, events, applied } = world({});
+  const changes = dry({ set: ["logger.level=debug", "mqtt.inflightMax=7"] });
+  expect(changes).toEqual([
+    { path: "logger.level", from: "info", to: "debug", reload: "hot" },
+    { path: "mqtt.inflightMax", from: "1000", to: "7", reload: "restart" },
+  ]);
+  expect(applied).toEqual([]);
+  expect(events).toEqual([]);
+  expect(configuration.values().find(({ path }) => path === "logger.level")?.value).toBe("info");
+});
+
+test("values in force are told with their origin", () => {
+  const { to, configuration } = world({ set: ["mqtt.inflightMax=7"] });
+  to({ set: ["mqtt.inflightMax=9", "logger.level=debug"] });
+  const values = configuration.values();
+  expect(values).toContainEqual({
+    path: "logger.level",
+    value: "debug",
+    origin: "--set logger.level",
+    reload: "hot",
+  });
+  expect(values.find(({ path }) => path === "mqtt.inflightMax")?.value).toBe("7");
 });

@@ -1,0 +1,270 @@
+// The HTTP application: routes out of the contract, and before them the checks that every request
+// passes: host, origin, key, role, size, number at once. It knows no socket.
+//
+// Open without a key, since orchestrators and scrapers have none: /livez, /readyz, /startupz and, where
+// it is allowed, /metrics. They tell no names.
+
+import { type Context, Hono } from "hono";
+import { type Clock, type CodedError, type Logger, toError } from "../base/index.ts";
+import type { AuditLog } from "./audit.ts";
+import { apiPrefix, type OperationName, operationNames, operations } from "./contract.ts";
+import { adminErrors } from "./errors.ts";
+import { EventStreams } from "./events.ts";
+import { type Caller, checkRole, checkSource, Gatekeeper } from "./guard.ts";
+import type { Handlers } from "./handler-types.ts";
+import { accessHandlers } from "./handlers/access.ts";
+import { messageHandlers } from "./handlers/messages.ts";
+import { nodeHandlers, Rates, statusOf } from "./handlers/node.ts";
+import { sessionHandlers } from "./handlers/sessions.ts";
+import { storageHandlers } from "./handlers/storage.ts";
+import { checkInput } from "./input.ts";
+import type { ApiKeys } from "./keys.ts";
+import { familiesOf, metricsContentType, metricsText } from "./metrics.ts";
+import { openApiDocument } from "./openapi.ts";
+import type { AdminHost, RunningParts } from "./ports.ts";
+import { problemOf, problemType } from "./problem.ts";
+import type { AdminSettings } from "./settings.ts";
+import type { Tasks } from "./tasks.ts";
+
+export type AppParts = {
+  readonly host: AdminHost;
+  readonly keys: ApiKeys;
+  readonly audit: AuditLog;
+  readonly tasks: Tasks;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly version: string;
+  /** The help sentence of an error code of any room. */
+  readonly helpOf: (code: string) => string;
+};
+
+/** What the socket side tells about a request. */
+export type RequestEnvironment = { readonly remote: string };
+
+type Ask = Context<{ Bindings: RequestEnvironment }>;
+
+export type AdminApp = {
+  fetch(request: Request, environment: RequestEnvironment): Promise<Response>;
+  close(): void;
+};
+
+export function createAdminApp(settings: AdminSettings, parts: AppParts): AdminApp {
+  const { host, tasks, clock } = parts;
+  const app = new Hono<{ Bindings: RequestEnvironment }>();
+  const rates = new Rates(clock);
+  const events = new EventStreams(
+    {
+      status: () => statusOf(host, tasks, clock, rates),
+      alarms: () => host.alarms(),
+      tasks: () => tasks.list(),
+    },
+    clock,
+  );
+  const api = new Api(settings, parts, events);
+  app.use("*", (context, next) => api.guard(context, next));
+  app.get("/livez", (context) =>
+    context.text(
+      host.state() === "failed" ? "failed\n" : "ok\n",
+      host.state() === "failed" ? 503 : 200,
+    ),
+  );
+  app.get("/readyz", (context) => api.ready(context));
+  app.get("/startupz", (context) => api.startup(context));
+  app.get("/metrics", (context) => api.metrics(context));
+  app.get(`${apiPrefix}/openapi.json`, (context) => context.json(openApiDocument(parts.version)));
+  app.get(`${apiPrefix}/events`, (context) => api.events(context));
+  for (const name of operationNames) {
+    const { method, path } = operations[name];
+    const route = `${apiPrefix}${path.replaceAll(/\{(\w+)\}/g, ":$1")}`;
+    app.on(method.toUpperCase(), route, (context) => api.run(name, context));
+  }
+  app.notFound((context) => api.problem(context, notFound(context)));
+  app.onError((error, context) => api.problem(context, error));
+  return {
+    fetch: async (request, environment) => app.fetch(request, environment),
+    close: () => events.close(),
+  };
+}
+
+function notFound(context: Ask): CodedError {
+  const path =
+    context.req.path.length > 200 ? `${context.req.path.slice(0, 200)}...` : context.req.path;
+  return adminErrors.notFound({ method: context.req.method, path });
+}
+
+class Api {
+  readonly #settings: AdminSettings;
+  readonly #parts: AppParts;
+  readonly #events: EventStreams;
+  readonly #gate: Gatekeeper;
+  readonly #handlers: Handlers;
+  #atOnce = 0;
+
+  constructor(settings: AdminSettings, parts: AppParts, events: EventStreams) {
+    const { host, keys, audit, tasks, clock } = parts;
+    this.#settings = settings;
+    this.#parts = parts;
+    this.#events = events;
+    this.#gate = new Gatekeeper(keys, () => clock.elapsedMs());
+    const running = (): RunningParts => {
+      const found = host.running();
+      if (found === undefined) throw adminErrors.starting({ state: host.state() });
+      return found;
+    };
+    this.#handlers = {
+      ...nodeHandlers(host, tasks, clock),
+      ...sessionHandlers(running),
+      ...messageHandlers(running, clock),
+      ...storageHandlers(running),
+      ...accessHandlers({ keys, audit, tasks, running }),
+    };
+  }
+
+  /** What every request passes, whatever it asks for. */
+  async guard(context: Ask, next: () => Promise<void>): Promise<void> {
+    checkSource((name) => context.req.header(name), this.#settings.hosts);
+    if (this.#atOnce >= this.#settings.requestsMax) {
+      throw adminErrors.busy({ what: "requests at once", max: this.#settings.requestsMax });
+    }
+    this.#atOnce++;
+    try {
+      await next();
+    } finally {
+      this.#atOnce--;
+    }
+    context.header("cache-control", "no-store");
+    context.header("x-content-type-options", "nosniff");
+    context.header("referrer-policy", "no-referrer");
+  }
+
+  async run(name: OperationName, context: Ask): Promise<Response> {
+    const operation = operations[name];
+    const caller = this.#caller(context);
+    const isChange = "change" in operation;
+    try {
+      checkRole(caller, operation.role, name);
+      if (!("always" in operation)) this.#needsReady();
+      const raw = {
+        params: context.req.param() as Record<string, string>,
+        query: new URL(context.req.url).searchParams,
+        body: await readBody(context, this.#settings.bodyBytesMax),
+      };
+      const input = checkInput(name, raw);
+      const handler = this.#handlers[name] as (input: unknown, caller: Caller) => unknown;
+      const answer = await handler(input, caller);
+      if (isChange) await this.#audit(name, context, caller, undefined);
+      return context.json(answer as object);
+    } catch (error) {
+      if (isChange) await this.#audit(name, context, caller, error);
+      throw error;
+    }
+  }
+
+  async ready(context: Ask): Promise<Response> {
+    const { host } = this.#parts;
+    const state = host.state();
+    const checks = state === "ready" ? await host.checks() : [];
+    const isReady = state === "ready" && checks.every((check) => check.state !== "failed");
+    const status = isReady ? 200 : 503;
+    if (context.req.query("verbose") === undefined) {
+      return context.text(isReady ? "ok\n" : `not ready: ${state}\n`, status);
+    }
+    const lines = checks.map((check) => `[${check.state}] ${check.name}: ${check.message}\n`);
+    const progress = state === "starting" ? `${host.progress()}\n` : "";
+    return context.text(
+      `${isReady ? "ready" : `not ready: ${state}`}\n${progress}${lines.join("")}`,
+      status,
+    );
+  }
+
+  startup(context: Ask): Response {
+    const { host } = this.#parts;
+    const state = host.state();
+    if (state === "starting") return context.text(`starting: ${host.progress()}\n`, 503);
+    return context.text(
+      `${state === "failed" ? "failed" : "started"}\n`,
+      state === "failed" ? 503 : 200,
+    );
+  }
+
+  async metrics(context: Ask): Promise<Response> {
+    if (!this.#settings.openMetrics) checkRole(this.#caller(context), "viewer", "/metrics");
+    const text = await metricsText(familiesOf(this.#parts.host.metrics()));
+    return context.body(text, 200, { "content-type": metricsContentType });
+  }
+
+  events(context: Ask): Response {
+    checkRole(this.#caller(context), "viewer", "events");
+    return context.body(this.#events.open(), 200, { "content-type": "text/event-stream" });
+  }
+
+  problem(context: Ask, error: unknown): Response {
+    const { logger, helpOf } = this.#parts;
+    const problem = problemOf(error, helpOf);
+    if (problem.kind === "internal") {
+      logger.error("admin.request_failed", {
+        method: context.req.method,
+        route: context.req.routePath,
+        error: toError(error),
+      });
+    }
+    const headers: Record<string, string> = { "content-type": problemType };
+    if (problem.status === 401) headers["www-authenticate"] = "Bearer";
+    if (problem.status === 429 || problem.status === 503) headers["retry-after"] = "5";
+    return context.body(JSON.stringify(problem), problem.status as 400, headers);
+  }
+
+  #caller(context: Ask): Caller {
+    return this.#gate.admit((name) => context.req.header(name), context.env.remote);
+  }
+
+  #needsReady(): void {
+    const { host } = this.#parts;
+    if (host.running() === undefined) throw adminErrors.starting({ state: host.state() });
+  }
+
+  /** What was refused for its role or input is audited as well: somebody tried. */
+  async #audit(
+    operation: OperationName,
+    context: Ask,
+    { keyName, role, remote }: Caller,
+    error: unknown,
+  ): Promise<void> {
+    const { audit, clock, helpOf } = this.#parts;
+    const problem = error === undefined ? undefined : problemOf(error, helpOf);
+    const params = Object.values(context.req.param() as Record<string, string>);
+    await audit.add({
+      timeMs: Math.floor(clock.wallUs() / 1000),
+      key: keyName,
+      role,
+      remote,
+      operation,
+      target: params.join(" ").slice(0, 200),
+      status: problem?.status ?? 200,
+      code: problem?.code,
+    });
+  }
+}
+
+/** Undefined without a body. @throws ADMIN_BODY_TOO_LARGE, ADMIN_BODY_UNREADABLE. */
+async function readBody(context: Ask, limitBytes: number): Promise<unknown> {
+  const { body } = context.req.raw;
+  if (body === null) return undefined;
+  const chunks: Uint8Array[] = [];
+  let sizeBytes = 0;
+  for await (const chunk of body) {
+    sizeBytes += chunk.length;
+    if (sizeBytes > limitBytes) throw adminErrors.bodyTooLarge({ limitBytes });
+    chunks.push(chunk);
+  }
+  if (sizeBytes === 0) return undefined;
+  const type = context.req.header("content-type") ?? "";
+  if (!/^application\/json\b/i.test(type)) {
+    throw adminErrors.bodyUnreadable({ reason: "its content type is not application/json" });
+  }
+  try {
+    return JSON.parse(Buffer.concat(chunks).toString("utf8"));
+  } catch (error) {
+    throw adminErrors.bodyUnreadable({ reason: toError(error).message.slice(0, 100) });
+  }
+}

@@ -1,0 +1,303 @@
+// The contract of the HTTP API: for every operation its parameters, query, body and answer. The one
+// file of this room that browser code may import; it uses nothing of Node.
+//
+// What comes in is checked strictly: an unknown key is a fault. Answers are open: a later version may
+// add keys, a reader ignores those it does not know.
+
+import * as v from "valibot";
+import * as answers from "./contract/answers.ts";
+import {
+  clientId,
+  filter,
+  flagText,
+  listOf,
+  name,
+  pageBody,
+  pageOf,
+  pageQuery,
+  qos,
+  timeUs,
+  topic,
+  whole,
+  wholeText,
+} from "./contract/values.ts";
+import { type OperationName, roles } from "./operations.ts";
+
+export * from "./operations.ts";
+
+type Shape = {
+  readonly params?: v.GenericSchema;
+  readonly query?: v.GenericSchema;
+  readonly body?: v.GenericSchema;
+  readonly answer: v.GenericSchema;
+};
+
+const shardMax = 2 ** 32 - 1;
+const sessionQuery = {
+  clientIdPrefix: v.optional(v.pipe(v.string(), v.maxLength(65_535))),
+  state: v.optional(v.picklist(["connected", "offline"])),
+};
+const withPayload = flagText("answer payloads as well (role operator)");
+const databaseName = v.strictObject({ database: name });
+const oneClient = v.strictObject({ clientId });
+const oneHold = v.strictObject({ hold: name });
+const oneShard = wholeText(0, shardMax, "number of a shard");
+const taskId = v.pipe(v.string(), v.regex(/^[a-z0-9-]{1,64}$/));
+const dryRun = v.optional(v.boolean(), false);
+
+/** Exactly these sessions: at least one filter, so that nobody purges all by leaving a body empty. */
+const sessionsBody = v.pipe(
+  v.strictObject({
+    ...sessionQuery,
+    clientId: v.optional(clientId),
+    backlog: v.optional(v.boolean()),
+    dropped: v.optional(v.boolean()),
+    all: v.optional(v.literal(true)),
+    dryRun,
+    ...pageBody,
+  }),
+  v.check(
+    ({ clientIdPrefix, clientId: one, state, backlog, dropped, all }) =>
+      [clientIdPrefix, one, state, backlog, dropped, all].some((each) => each !== undefined),
+    "say which sessions: clientId, clientIdPrefix, state, backlog, dropped, or all: true",
+  ),
+);
+
+const retentionChange = v.strictObject({
+  ageMs: v.optional(whole),
+  bytes: v.optional(whole),
+});
+const databaseChange = {
+  retention: v.optional(retentionChange),
+  layoutOptions: v.optional(v.strictObject(answers.layoutOptions.entries)),
+  topics: v.optional(v.pipe(v.array(filter), v.maxLength(1000))),
+};
+
+export const contract = {
+  getStatus: { answer: answers.status },
+  getHealth: { answer: answers.health },
+  listAlarms: { answer: listOf(answers.alarm) },
+  runDoctor: { answer: answers.doctor },
+  listClients: {
+    query: v.strictObject({ clientIdPrefix: sessionQuery.clientIdPrefix, ...pageQuery }),
+    answer: pageOf(answers.client),
+  },
+  getClient: { params: oneClient, answer: answers.client },
+  kickClient: { params: oneClient, answer: answers.done },
+  listSessions: {
+    query: v.strictObject({
+      ...sessionQuery,
+      backlog: v.optional(flagText("only those with (or without) waiting messages")),
+      dropped: v.optional(flagText("only those that have (or have not) lost messages")),
+      ...pageQuery,
+    }),
+    answer: pageOf(answers.session),
+  },
+  getSession: { params: oneClient, answer: answers.sessionDetail },
+  peekBacklog: {
+    params: oneClient,
+    query: v.strictObject({ payload: v.optional(withPayload), ...pageQuery }),
+    answer: pageOf(answers.backlogMessage),
+  },
+  purgeSessions: { body: sessionsBody, answer: answers.sessionsChanged },
+  endSessions: { body: sessionsBody, answer: answers.sessionsChanged },
+  removeSubscription: {
+    params: oneClient,
+    query: v.strictObject({ filter }),
+    answer: answers.done,
+  },
+  listSubscriptions: {
+    query: v.strictObject({
+      clientIdPrefix: sessionQuery.clientIdPrefix,
+      filter: v.optional(filter),
+      topic: v.optional(topic),
+      ...pageQuery,
+    }),
+    answer: pageOf(answers.clientSubscription),
+  },
+  listRetained: {
+    query: v.strictObject({
+      filter: v.optional(filter),
+      payload: v.optional(withPayload),
+      ...pageQuery,
+    }),
+    answer: pageOf(answers.message),
+  },
+  getRetained: {
+    query: v.strictObject({ topic, payload: v.optional(withPayload) }),
+    answer: answers.message,
+  },
+  deleteRetained: {
+    body: v.strictObject({ filter, dryRun, ...pageBody }),
+    answer: answers.topicsChanged,
+  },
+  publish: {
+    body: v.pipe(
+      v.strictObject({
+        topic,
+        payload: v.optional(v.string()),
+        payloadBase64: v.optional(v.pipe(v.string(), v.base64())),
+        qos: v.optional(qos, 1),
+        retain: v.optional(v.boolean(), false),
+        messageExpiryS: v.optional(v.pipe(whole, v.maxValue(2 ** 32 - 1))),
+        contentType: v.optional(v.pipe(v.string(), v.maxLength(1000))),
+        responseTopic: v.optional(topic),
+        userProperties: v.optional(
+          v.pipe(
+            v.array(
+              v.strictTuple([
+                v.pipe(v.string(), v.maxLength(65_535)),
+                v.pipe(v.string(), v.maxLength(65_535)),
+              ]),
+            ),
+            v.maxLength(64),
+          ),
+        ),
+      }),
+      v.check(
+        ({ payload, payloadBase64 }) => payload === undefined || payloadBase64 === undefined,
+        "give payload or payloadBase64, not both",
+      ),
+    ),
+    answer: answers.done,
+  },
+  queryHistory: {
+    query: v.strictObject({
+      filter,
+      fromUs: v.optional(wholeText(0, Number.MAX_SAFE_INTEGER, "first time, inclusive")),
+      toUs: v.optional(wholeText(0, Number.MAX_SAFE_INTEGER, "last time, inclusive")),
+      payload: v.optional(withPayload),
+      ...pageQuery,
+    }),
+    answer: pageOf(answers.message),
+  },
+  listDatabases: { answer: listOf(answers.database) },
+  createDatabase: {
+    body: v.strictObject({
+      name,
+      layout: v.optional(v.picklist(["log", "map"])),
+      shards: v.optional(v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(256))),
+      ...databaseChange,
+    }),
+    answer: answers.database,
+  },
+  alterDatabase: {
+    params: databaseName,
+    body: v.strictObject(databaseChange),
+    answer: answers.database,
+  },
+  dropDatabase: { params: databaseName, answer: answers.done },
+  rotateDatabase: { params: databaseName, answer: answers.done },
+  dropGenerations: {
+    params: databaseName,
+    body: v.strictObject({ untilUs: timeUs, force: v.optional(v.boolean(), false) }),
+    answer: v.object({ generations: whole }),
+  },
+  listGroups: { answer: listOf(answers.group) },
+  listShards: {
+    query: v.strictObject({ database: v.optional(name) }),
+    answer: listOf(answers.shard),
+  },
+  listGenerations: {
+    params: v.strictObject({ shard: oneShard }),
+    answer: listOf(answers.generation),
+  },
+  listStreams: {
+    params: v.strictObject({
+      shard: oneShard,
+      generation: wholeText(0, shardMax, "number of a generation"),
+    }),
+    answer: listOf(answers.stream),
+  },
+  explainFilter: {
+    query: v.strictObject({
+      filter,
+      database: v.optional(name),
+      sinceUs: v.optional(wholeText(0, Number.MAX_SAFE_INTEGER, "only what is later")),
+    }),
+    answer: answers.explanation,
+  },
+  listHolds: { answer: listOf(answers.hold) },
+  putHold: {
+    params: oneHold,
+    body: v.strictObject({ database: v.optional(name), afterUs: v.optional(timeUs) }),
+    answer: answers.hold,
+  },
+  releaseHold: {
+    params: oneHold,
+    query: v.strictObject({ database: v.optional(name) }),
+    answer: answers.done,
+  },
+  listTasks: { answer: listOf(answers.task) },
+  getTask: { params: v.strictObject({ task: taskId }), answer: answers.task },
+  startTask: {
+    body: v.strictObject({
+      kind: v.picklist(answers.taskKinds),
+      database: v.optional(name),
+      shard: v.optional(v.pipe(whole, v.maxValue(shardMax))),
+    }),
+    answer: answers.task,
+  },
+  steerTask: {
+    params: v.strictObject({ task: taskId, verb: v.picklist(["pause", "resume", "cancel"]) }),
+    answer: answers.task,
+  },
+  getConfig: { answer: listOf(answers.configValue) },
+  reloadConfig: { body: v.strictObject({ dryRun }), answer: answers.reloaded },
+  listKeys: { answer: listOf(answers.apiKey) },
+  createKey: {
+    body: v.strictObject({ name, role: v.picklist(roles) }),
+    answer: answers.newApiKey,
+  },
+  deleteKey: {
+    params: v.strictObject({ key: v.pipe(v.string(), v.regex(/^[a-z0-9]{1,32}$/)) }),
+    answer: answers.done,
+  },
+  listAudit: { query: v.strictObject(pageQuery), answer: pageOf(answers.auditEntry) },
+} as const satisfies { readonly [K in OperationName]: Shape };
+
+type Contract = typeof contract;
+type OutputOf<
+  K extends OperationName,
+  Part extends "params" | "query" | "body",
+> = Contract[K] extends { readonly [P in Part]: infer S extends v.GenericSchema }
+  ? v.InferOutput<S>
+  : undefined;
+
+/** What a handler gets: checked, defaults filled in. */
+export type InputOf<K extends OperationName> = {
+  readonly params: OutputOf<K, "params">;
+  readonly query: OutputOf<K, "query">;
+  readonly body: OutputOf<K, "body">;
+};
+
+export type AnswerOf<K extends OperationName> = v.InferOutput<Contract[K]["answer"]>;
+
+type BodyInputOf<K extends OperationName> = Contract[K] extends {
+  readonly body: infer S extends v.GenericSchema;
+}
+  ? v.InferInput<S>
+  : undefined;
+
+type Given<Part extends string, T> = [T] extends [undefined]
+  ? object
+  : object extends T
+    ? { readonly [P in Part]?: T }
+    : { readonly [P in Part]: T };
+
+/** What a caller gives: parameters and query as values, defaults left out. */
+export type CallOf<K extends OperationName> = Given<"params", OutputOf<K, "params">> &
+  Given<"query", OutputOf<K, "query">> &
+  Given<"body", BodyInputOf<K>>;
+
+export type Message = v.InferOutput<typeof answers.message>;
+export type Task = v.InferOutput<typeof answers.task>;
+export type Health = v.InferOutput<typeof answers.health>;
+export type Check = v.InferOutput<typeof answers.check>;
+export type Status = v.InferOutput<typeof answers.status>;
+export type Doctor = v.InferOutput<typeof answers.doctor>;
+export type ClientInfo = v.InferOutput<typeof answers.client>;
+export type AuditEntry = v.InferOutput<typeof answers.auditEntry>;
+export type ApiKey = v.InferOutput<typeof answers.apiKey>;
+export type ConfigValue = v.InferOutput<typeof answers.configValue>;
+export type ConfigChangeInfo = v.InferOutput<typeof answers.configChange>;

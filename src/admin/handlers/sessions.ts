@@ -1,0 +1,156 @@
+// Clients, durable sessions and their subscriptions.
+
+import type { SessionQuery, Subscription } from "../../session/index.ts";
+import { matches, parseSubscriptionFilter, splitTopic } from "../../topic/index.ts";
+import { limitDefault } from "../contract/values.ts";
+import type { AnswerOf, InputOf } from "../contract.ts";
+import {
+  decodeCursor,
+  encodeCursor,
+  given,
+  type Handlers,
+  missing,
+  pageRequest,
+  type Running,
+} from "../handler-types.ts";
+import { mayShow, messageView } from "../message-view.ts";
+
+export type SessionHandlers = Handlers<
+  | "listClients"
+  | "getClient"
+  | "kickClient"
+  | "listSessions"
+  | "getSession"
+  | "peekBacklog"
+  | "purgeSessions"
+  | "endSessions"
+  | "removeSubscription"
+  | "listSubscriptions"
+>;
+
+export function sessionHandlers(running: Running): SessionHandlers {
+  return {
+    listClients: ({ query }) => {
+      const countMax = query.limit ?? limitDefault;
+      const { clientIdPrefix: prefix = "", after = "" } = query;
+      const { clients, hasMore, total } = running().clients.list({ prefix, after, countMax });
+      return given({
+        items: [...clients],
+        next: hasMore ? clients.at(-1)?.clientId : undefined,
+        total,
+      });
+    },
+    getClient: ({ params: { clientId } }) => {
+      const client = running().clients.get(clientId);
+      if (client === undefined) throw missing("connected client", clientId);
+      return client;
+    },
+    kickClient: ({ params: { clientId } }) => {
+      if (!running().clients.kick(clientId)) throw missing("connected client", clientId);
+      return { done: true };
+    },
+    listSessions: async ({ query: { after, limit, ...filters } }) => {
+      const page = await running().sessions.list(given(filters), pageRequest({ after, limit }));
+      return given({ items: [...page.sessions], next: page.next, total: page.total });
+    },
+    getSession: async ({ params: { clientId } }) => {
+      const detail = await running().sessions.get(clientId);
+      if (detail === undefined) throw missing("durable session of client", clientId);
+      return { ...detail, filters: detail.filters.map(subscriptionView) };
+    },
+    peekBacklog: async ({ params: { clientId }, query }, caller) => {
+      const shows = mayShow(query.payload, caller);
+      const page = await running().sessions.peek(clientId, pageRequest(query));
+      if (page === undefined) throw missing("durable session of client", clientId);
+      const items = page.messages.map(({ message, qos, inFlight }) => ({
+        ...messageView(message, shows),
+        qos,
+        inFlight,
+      }));
+      return given({ items, next: page.next });
+    },
+    purgeSessions: ({ body }) => changeSessions(running, "purge", body),
+    endSessions: ({ body }) => changeSessions(running, "end", body),
+    removeSubscription: async ({ params: { clientId }, query: { filter } }) => {
+      const isRemoved = await running().sessions.removeSubscription(clientId, filter);
+      if (isRemoved === undefined) throw missing("durable session of client", clientId);
+      if (!isRemoved) throw missing("subscription to", filter);
+      return { done: true };
+    },
+    listSubscriptions: ({ query }) => listSubscriptions(running, query),
+  };
+}
+
+async function changeSessions(
+  running: Running,
+  change: "purge" | "end",
+  body: InputOf<"purgeSessions">["body"],
+): Promise<AnswerOf<"purgeSessions">> {
+  const { dryRun, after, limit, all: _all, ...filters } = body;
+  const { sessions } = running();
+  const query: SessionQuery = given(filters);
+  const { clientId } = query;
+  if (clientId !== undefined && (await sessions.get(clientId)) === undefined) {
+    throw missing("durable session of client", clientId);
+  }
+  const changed = await sessions[change](query, { ...pageRequest({ after, limit }), dryRun });
+  return given({ clientIds: [...changed.clientIds], next: changed.next, dryRun });
+}
+
+function subscriptionView(subscription: Subscription) {
+  const { filter, qos, noLocal, retainAsPublished, retainHandling, identifier } = subscription;
+  return { filter, qos, noLocal, retainAsPublished, retainHandling, identifier };
+}
+
+/** Session to begin with, and how many of its subscriptions were answered. */
+type SubscriptionPosition = readonly [afterClientId: string, skipped: number];
+
+const isPosition = (value: unknown): value is SubscriptionPosition =>
+  Array.isArray(value) && typeof value[0] === "string" && Number.isSafeInteger(value[1]);
+
+/** Sessions looked at for one page; a page of a rare filter may come empty with a `next`. */
+const sessionsPerPageMax = 500;
+const sessionsPerReadMax = 100;
+
+async function listSubscriptions(
+  running: Running,
+  query: InputOf<"listSubscriptions">["query"],
+): Promise<AnswerOf<"listSubscriptions">> {
+  const { sessions } = running();
+  const countMax = query.limit ?? limitDefault;
+  const prefix = given({ clientIdPrefix: query.clientIdPrefix });
+  const isWanted = matcherOf(query);
+  let [afterClientId, skipped] = decodeCursor(query.after, isPosition) ?? (["", 0] as const);
+  const items: AnswerOf<"listSubscriptions">["items"] = [];
+  for (let looked = 0; looked < sessionsPerPageMax; looked += sessionsPerReadMax) {
+    const after = afterClientId === "" ? {} : { after: afterClientId };
+    const page = await sessions.list(prefix, { ...after, countMax: sessionsPerReadMax });
+    for (const { clientId } of page.sessions) {
+      const all = (await sessions.get(clientId))?.filters ?? [];
+      const found = all.filter(isWanted).slice(skipped);
+      const room = countMax - items.length;
+      for (const each of found.slice(0, room)) items.push({ clientId, ...subscriptionView(each) });
+      if (found.length > room) {
+        return { items, next: encodeCursor([afterClientId, skipped + room]) };
+      }
+      afterClientId = clientId;
+      skipped = 0;
+    }
+    if (page.next === undefined) return { items };
+    if (items.length === countMax) break;
+  }
+  return { items, next: encodeCursor([afterClientId, 0]) };
+}
+
+function matcherOf({
+  filter,
+  topic,
+}: InputOf<"listSubscriptions">["query"]): (subscription: Subscription) => boolean {
+  const words = topic === undefined ? undefined : splitTopic(topic);
+  return (subscription) => {
+    if (filter !== undefined && subscription.filter !== filter) return false;
+    return (
+      words === undefined || matches(parseSubscriptionFilter(subscription.filter).filter, words)
+    );
+  };
+}

@@ -1,0 +1,73 @@
+// What the admin room needs of the node it shows. `node` implements it; tests have their own.
+
+import type { Retained, SessionInspector } from "../session/index.ts";
+import type { Alarm, Store, StoreOperator, Ttv } from "../store/index.ts";
+import type {
+  Check,
+  ClientInfo,
+  ConfigChangeInfo,
+  ConfigValue,
+  Doctor,
+  Status,
+} from "./contract.ts";
+import type { MetricSource } from "./metrics.ts";
+
+export type NodeState = Status["state"];
+
+export type OutgoingMessage = {
+  readonly topic: string;
+  readonly payload: Uint8Array;
+  readonly qos: 0 | 1 | 2;
+  readonly retain: boolean;
+  readonly messageExpiryS: number | undefined;
+  readonly contentType: string | undefined;
+  readonly responseTopic: string | undefined;
+  readonly userProperties: ReadonlyArray<readonly [string, string]>;
+};
+
+/** Connected clients, from memory. */
+export interface ClientsPort {
+  /** In order of client id, after `after`. Looks at every connection, keeps `countMax` of them. */
+  list(query: { readonly prefix: string; readonly after: string; readonly countMax: number }): {
+    readonly clients: readonly ClientInfo[];
+    readonly hasMore: boolean;
+    readonly total: number;
+  };
+  get(clientId: string): ClientInfo | undefined;
+  /** Ends the connection with 0x98. False when there is none. */
+  kick(clientId: string): boolean;
+}
+
+/** What there is once a node is ready. */
+export type RunningParts = {
+  readonly clients: ClientsPort;
+  readonly sessions: SessionInspector;
+  readonly retained: Retained;
+  readonly store: Pick<Store, "subscribe" | "tail" | "logShards">;
+  readonly operator: StoreOperator;
+  /** Resolves when the message is durable, where that is asked for. */
+  publish(message: OutgoingMessage): Promise<void>;
+};
+
+export type StatusFacts = Omit<
+  Status,
+  "receivedPerS" | "deliveredPerS" | "alarms" | "tasks" | "uptimeMs"
+>;
+
+export interface AdminHost {
+  state(): NodeState;
+  /** Undefined while the node is not ready. */
+  running(): RunningParts | undefined;
+  facts(): Promise<StatusFacts>;
+  checks(): Promise<readonly Check[]>;
+  doctor(): Promise<Doctor>;
+  alarms(): readonly Alarm[];
+  metrics(): readonly MetricSource[];
+  configuration(): readonly ConfigValue[];
+  /** Undefined where nothing can be read again. All or nothing. @throws CONFIG_*. */
+  readonly reload: ((dryRun: boolean) => readonly ConfigChangeInfo[]) | undefined;
+  /** A line on how far a start is: `replaying shard 3`. */
+  progress(): string;
+}
+
+export type { Ttv };

@@ -1,0 +1,181 @@
+// The node as its HTTP interface sees it, from before it is ready until after it has drained. What
+// there is to see is handed in as it comes to be; nothing here changes the node.
+
+import { type IntervalHistogram, monitorEventLoopDelay } from "node:perf_hooks";
+import type {
+  AdminHost,
+  Check,
+  ConfigChangeInfo,
+  ConfigValue,
+  Doctor,
+  MetricSource,
+  NodeState,
+  RunningParts,
+  StatusFacts,
+} from "../../admin/index.ts";
+import type { Clock, Disk, Histogram } from "../../base/index.ts";
+import type { Alarm } from "../../store/index.ts";
+import type { Settings } from "../config/keys.ts";
+import type { DataDir } from "../data-dir.ts";
+import { version } from "../version.ts";
+import { nodeChecks } from "./checks.ts";
+import type { ConfigurationView } from "./configuration-view.ts";
+import { examine } from "./doctor.ts";
+import { metricSources } from "./metric-sources.ts";
+import { runningPartsOf } from "./running.ts";
+import { loopResolutionMs, type ReadyParts, type Viewed } from "./view.ts";
+
+export type NodeViewParts = {
+  readonly settings: Settings;
+  readonly dataDir: DataDir;
+  readonly clock: Clock;
+  readonly disk: Disk;
+  readonly configuration: ConfigurationView | undefined;
+};
+
+export class NodeView implements AdminHost, Viewed {
+  readonly settings: Settings;
+  readonly dataDir: DataDir;
+  readonly clock: Clock;
+  readonly disk: Disk;
+  readonly reload: AdminHost["reload"];
+  readonly #configuration: ConfigurationView | undefined;
+  readonly #loop: IntervalHistogram;
+  readonly #startedUs: number;
+  #state: NodeState = "starting";
+  #phase = "opening the log";
+  #ready: ReadyParts | undefined;
+  #running: RunningParts | undefined;
+  #tasksActive: () => number = () => 0;
+
+  constructor(parts: NodeViewParts) {
+    this.settings = parts.settings;
+    this.dataDir = parts.dataDir;
+    this.clock = parts.clock;
+    this.disk = parts.disk;
+    this.#configuration = parts.configuration;
+    this.reload = parts.configuration && ((dryRun) => this.#reload(dryRun));
+    this.#startedUs = parts.clock.wallUs();
+    this.#loop = monitorEventLoopDelay({ resolution: loopResolutionMs });
+    this.#loop.enable();
+  }
+
+  /** How far the start is, for `/startupz`. */
+  began(phase: string): void {
+    this.#phase = phase;
+  }
+
+  becameReady(parts: ReadyParts): void {
+    this.#ready = parts;
+    this.#running = runningPartsOf(parts);
+    this.#state = "ready";
+  }
+
+  drains(): void {
+    if (this.#state !== "failed") this.#state = "draining";
+    this.#running = undefined;
+  }
+
+  failed(): void {
+    this.#state = "failed";
+    this.#running = undefined;
+  }
+
+  watchTasks(active: () => number): void {
+    this.#tasksActive = active;
+  }
+
+  async close(): Promise<void> {
+    this.#loop.disable();
+  }
+
+  get ready(): ReadyParts | undefined {
+    return this.#ready;
+  }
+
+  get loop(): Pick<IntervalHistogram, "percentile" | "max"> {
+    return this.#loop;
+  }
+
+  get syncTimes(): Histogram | undefined {
+    return this.#ready?.syncTimes;
+  }
+
+  get activeTasks(): number {
+    return this.#tasksActive();
+  }
+
+  state(): NodeState {
+    return this.#state;
+  }
+
+  progress(): string {
+    return this.#phase;
+  }
+
+  running(): RunningParts | undefined {
+    return this.#running;
+  }
+
+  alarms(): readonly Alarm[] {
+    return this.#running?.operator.alarms() ?? [];
+  }
+
+  checks(): Promise<readonly Check[]> {
+    return nodeChecks(this);
+  }
+
+  doctor(): Promise<Doctor> {
+    return examine({
+      dir: this.dataDir.path,
+      disk: this.disk,
+      clock: this.clock,
+      settings: this.settings,
+      checks: () => this.checks(),
+    });
+  }
+
+  metrics(): readonly MetricSource[] {
+    return metricSources(this);
+  }
+
+  configuration(): readonly ConfigValue[] {
+    return this.#configuration?.values() ?? [];
+  }
+
+  async facts(): Promise<StatusFacts> {
+    const { siteId, path } = this.dataDir;
+    const space = await this.disk.space(path);
+    const counters = this.#ready?.broker.counters;
+    const sum = (names: ReadonlyArray<keyof NonNullable<typeof counters>>): number =>
+      names.reduce((total, name) => total + (counters?.[name] ?? 0), 0);
+    return {
+      version,
+      state: this.#state,
+      siteId,
+      pid: process.pid,
+      startedUs: this.#startedUs,
+      ...(this.#ready === undefined ? {} : { readyMs: Math.round(this.#ready.readyMs) }),
+      listeners: (this.#ready?.listeners ?? []).map(({ name, host, port }) => ({
+        name,
+        host,
+        port,
+      })),
+      dataDir: path,
+      ...(space.type === undefined ? {} : { fileSystem: space.type }),
+      freeBytes: space.freeBytes,
+      totalBytes: space.totalBytes,
+      clients: this.#ready?.broker.counts().connections ?? 0,
+      sessions: this.#ready?.broker.sessions.counts().durable ?? 0,
+      memoryBytes: process.memoryUsage.rss(),
+      received: sum(["publishesQos0", "publishesQos1", "publishesQos2"]),
+      delivered: sum(["deliveriesQos0", "deliveriesQos1", "deliveriesQos2"]),
+      logBytes: this.#ready?.log.sizeBytes ?? 0,
+      durability: "acked means synced to disk",
+    };
+  }
+
+  #reload(dryRun: boolean): readonly ConfigChangeInfo[] {
+    return this.#configuration?.reload(dryRun) ?? [];
+  }
+}

@@ -1,0 +1,128 @@
+// Every number of a node that `/metrics` shows. Counters come from the rooms as they are; what is not
+// counted but looked up (depths, sizes, times) is a gauge here.
+
+import type { MetricSource } from "../../admin/index.ts";
+import { version } from "../version.ts";
+import { loopResolutionMs, type ReadyParts, type Viewed } from "./view.ts";
+
+type Gauge = Extract<MetricSource, { kind: "gauge" }>;
+
+const gauge = (name: string, help: string, read: Gauge["read"]): MetricSource => ({
+  kind: "gauge",
+  name,
+  help,
+  read,
+});
+
+const states = ["starting", "ready", "draining", "failed"] as const;
+const severities = ["warning", "critical"] as const;
+const nanosPerS = 1e9;
+/** The histogram holds whole periods of its timer, with the delay on top. */
+const delayS = (nanos: number): number => Math.max(0, nanos / nanosPerS - loopResolutionMs / 1000);
+
+export function metricSources(view: Viewed): MetricSource[] {
+  const { ready } = view;
+  return [...processSources(view), ...(ready === undefined ? [] : readySources(view, ready))];
+}
+
+function processSources(view: Viewed): MetricSource[] {
+  const memory = (): NodeJS.MemoryUsage => process.memoryUsage();
+  return [
+    gauge("build_info", "1, with the version as a label", () => [
+      { labels: { version, node: process.versions.node }, value: 1 },
+    ]),
+    gauge("node_state", "1 for the state the node is in", () =>
+      states.map((state) => ({ labels: { state }, value: view.state() === state ? 1 : 0 })),
+    ),
+    gauge("process_resident_memory_bytes", "resident memory of the process", () => memory().rss),
+    gauge("process_heap_used_bytes", "JavaScript heap in use", () => memory().heapUsed),
+    gauge("process_external_memory_bytes", "memory of buffers", () => memory().external),
+    gauge("process_uptime_seconds", "time since the process began", () => process.uptime()),
+    gauge("process_cpu_seconds", "processor time used, by kind", () => {
+      const { user, system } = process.cpuUsage();
+      return [
+        { labels: { kind: "user" }, value: user / 1e6 },
+        { labels: { kind: "system" }, value: system / 1e6 },
+      ];
+    }),
+    gauge("event_loop_delay_seconds", "delay of the event loop, by quantile", () => [
+      { labels: { quantile: "0.5" }, value: delayS(view.loop.percentile(50)) },
+      { labels: { quantile: "0.99" }, value: delayS(view.loop.percentile(99)) },
+      { labels: { quantile: "1" }, value: delayS(view.loop.max) },
+    ]),
+  ];
+}
+
+function readySources(view: Viewed, ready: ReadyParts): MetricSource[] {
+  const { broker, log, store, syncTimes } = ready;
+  return [
+    { kind: "counters", room: "broker", counters: broker.counters },
+    { kind: "counters", room: "log", counters: log.counters },
+    { kind: "counters", room: "store", counters: store.counters },
+    ...optionalCounters("session", (broker.sessions as { counters?: unknown }).counters),
+    {
+      kind: "histogram",
+      name: "log_sync_duration_seconds",
+      help: "how long fdatasync of the log took",
+      histogram: syncTimes,
+    },
+    gauge("clients_connected", "connections now", () => broker.counts().connections),
+    gauge("sessions_durable", "durable sessions", () => broker.sessions.counts().durable),
+    gauge("live_filters", "filters served by direct fan-out", () => broker.counts().liveFilters),
+    gauge("log_pending_bytes", "bytes queued and not synced yet", () => log.pendingBytes),
+    gauge("log_size_bytes", "bytes of all log files", () => log.sizeBytes),
+    gauge("log_full", "1 while the log has no room to go on", () => (log.full ? 1 : 0)),
+    gauge("log_gaps", "spans of records that were lost", () => log.gaps.length),
+    gauge("store_refusing", "1 while new messages are refused", () =>
+      store.refusal === undefined ? 0 : 1,
+    ),
+    gauge("alarms", "alarms now, by severity", () =>
+      severities.map((severity) => ({
+        labels: { severity },
+        value: view.alarms().filter((alarm) => alarm.severity === severity).length,
+      })),
+    ),
+    gauge("tasks_active", "tasks running or paused", () => view.activeTasks),
+    ...groupSources(view),
+  ];
+}
+
+function optionalCounters(room: string, counters: unknown): MetricSource[] {
+  if (typeof counters !== "object" || counters === null) return [];
+  return [{ kind: "counters", room, counters: counters as Record<string, number> }];
+}
+
+/** Groups are named in the configuration: as many labels as that has. */
+function groupSources(view: Viewed): MetricSource[] {
+  const groups = () => {
+    try {
+      return view.running()?.operator.groups() ?? [];
+    } catch {
+      // A store without groups has nothing to show here.
+      return [];
+    }
+  };
+  const each = (read: (group: ReturnType<typeof groups>[number]) => number) => () =>
+    groups().map((group) => ({ labels: { group: group.name }, value: read(group) }));
+  return [
+    gauge(
+      "group_quota_bytes",
+      "quota of a group",
+      each((group) => finite(group.quotaBytes)),
+    ),
+    gauge(
+      "group_physical_bytes",
+      "bytes of a group on disk",
+      each((group) => group.physicalBytes),
+    ),
+    gauge(
+      "group_write_buffer_bytes",
+      "memory of a group not written to slabs yet",
+      each((group) => group.writeBufferBytes),
+    ),
+  ];
+}
+
+function finite(value: number): number {
+  return Number.isFinite(value) ? value : 0;
+}

@@ -1,0 +1,78 @@
+// The HTTP interface of a node through its life: it opens before the rooms do, is told when they are
+// ready, when they failed and when they drain, and closes after them.
+
+import { type AdminServer, openAdmin } from "../../admin/index.ts";
+import { type Closer, toError } from "../../base/index.ts";
+import type { Components } from "../assemble.ts";
+import { address } from "../banner.ts";
+import type { Settings } from "../config/keys.ts";
+import type { DataDir } from "../data-dir.ts";
+import { helpOfCode } from "../error-tables.ts";
+import { nodeErrors } from "../errors.ts";
+import { adminSettings } from "../room-settings.ts";
+import { version } from "../version.ts";
+import { NodeView } from "./host.ts";
+import type { ReadyParts } from "./view.ts";
+
+export type AdminAddress = Pick<AdminServer, "host" | "port" | "firstKey">;
+
+export type Operated = {
+  readonly address: AdminAddress;
+  began(phase: string): void;
+  ready(parts: ReadyParts): void;
+  failed(): void;
+  /** Not ready any more; long work stops between two steps. Before the rooms close. */
+  drain(): Promise<void>;
+};
+
+type Place = {
+  readonly settings: Settings;
+  readonly dataDir: DataDir;
+  readonly components: Components;
+};
+
+/** Undefined where none is wanted. The closer owns it. @throws NODE_LISTEN_FAILED. */
+export async function openOperator(place: Place, closer: Closer): Promise<Operated | undefined> {
+  const { settings, dataDir, components } = place;
+  if (!settings.admin.enabled) return undefined;
+  const { disk, clock, random, logger, configuration } = components;
+  const view = closer.own(new NodeView({ settings, dataDir, clock, disk, configuration }));
+  const parts = { disk, clock, random, logger, version, helpOf: helpOfCode };
+  const server = closer.own(await openServer(place, view, parts));
+  const { host, port, firstKey, tasks } = server;
+  view.watchTasks(() => tasks.activeCount);
+  return {
+    address: { host, port, firstKey },
+    began: (phase) => view.began(phase),
+    failed: () => view.failed(),
+    ready: (ready) => {
+      view.becameReady(ready);
+      const running = view.running();
+      if (running !== undefined) tasks.begin(running.operator);
+    },
+    drain: async () => {
+      view.drains();
+      await server.stopTasks();
+    },
+  };
+}
+
+async function openServer(
+  { settings, dataDir }: Place,
+  view: NodeView,
+  parts: Parameters<typeof openAdmin>[3],
+): Promise<AdminServer> {
+  const { host, port } = settings.admin;
+  try {
+    return await openAdmin(adminSettings(settings), dataDir.path, view, parts);
+  } catch (error) {
+    const { code, message } = toError(error) as NodeJS.ErrnoException;
+    // What is not the socket's is told as it is.
+    if (code === undefined || !/^E[A-Z]+$/.test(code)) throw error;
+    const reason = code === "EADDRINUSE" ? "another program does" : message;
+    throw nodeErrors.listenFailed(
+      { key: "admin.port", address: address(host, port), reason },
+      error,
+    );
+  }
+}

@@ -1,0 +1,24 @@
+// What checks and metrics look at: the node as far as it has come.
+
+import type { IntervalHistogram } from "node:perf_hooks";
+import type { AdminHost } from "../../admin/index.ts";
+import type { Clock, Disk } from "../../base/index.ts";
+import type { BoundListener, NodeParts } from "../assemble.ts";
+import type { DataDir } from "../data-dir.ts";
+
+/** Of a node that is ready. */
+export type ReadyParts = NodeParts & {
+  readonly listeners: readonly BoundListener[];
+  readonly readyMs: number;
+};
+
+export type Viewed = Pick<AdminHost, "state" | "progress" | "alarms" | "running"> & {
+  readonly dataDir: Pick<DataDir, "path">;
+  readonly clock: Clock;
+  readonly disk: Disk;
+  readonly ready: ReadyParts | undefined;
+  readonly loop: Pick<IntervalHistogram, "percentile" | "max">;
+  readonly activeTasks: number;
+};
+
+export const loopResolutionMs = 20;

@@ -1,0 +1,71 @@
+// The configuration of a running node, read again from the same places: by SIGHUP, the command line or
+// the HTTP API. With a fault in it nothing changes. Otherwise hot keys take hold now, and the answer
+// and the log tell them and those that wait for a restart.
+
+import { isCodedError, type Logger } from "../../base/index.ts";
+import { type ConfigChange, changesBetween, describeChange, withPaths } from "./changes.ts";
+import type { Config } from "./config.ts";
+import type { Settings } from "./keys.ts";
+import { describePlace } from "./place.ts";
+
+export type Reloading = {
+  /** @throws CONFIG_INVALID, CONFIG_FILE_UNREADABLE. */
+  readonly read: () => Config;
+  /** Puts hot keys into force. */
+  readonly apply: (settings: Settings) => void;
+  readonly logger: Logger;
+};
+
+export type EffectiveValue = {
+  readonly path: string;
+  /** As a file would hold it; secrets masked. */
+  readonly value: string;
+  readonly origin: string;
+  readonly reload: ConfigChange["reload"];
+};
+
+export class RunningConfiguration {
+  readonly #reloading: Reloading;
+  #running: Config;
+
+  constructor(atStart: Config, reloading: Reloading) {
+    this.#running = atStart;
+    this.#reloading = reloading;
+  }
+
+  values(): EffectiveValue[] {
+    return [...this.#running.effective.values()].map(({ path, field, value, place }) => ({
+      path,
+      value: field.format(value),
+      origin: describePlace(place),
+      reload: field.reload,
+    }));
+  }
+
+  /** A dry run reads and compares, and puts nothing into force. @throws as `read`. */
+  reload(dryRun: boolean): ConfigChange[] {
+    const { read, apply, logger } = this.#reloading;
+    const next = read();
+    const changes = changesBetween(this.#running, next);
+    if (dryRun) return changes;
+    const hot = changes.filter(({ reload }) => reload === "hot");
+    this.#running = withPaths(this.#running, next, new Set(hot.map(({ path }) => path)));
+    apply(next.settings);
+    const waiting = changes.filter(({ reload }) => reload === "restart");
+    logger.info("node.reloaded", {
+      now: hot.map(describeChange),
+      atNextStart: waiting.map(describeChange),
+    });
+    return changes;
+  }
+
+  /** At SIGHUP, where nobody waits for an answer: a fault is told in the log. */
+  onSignal(): void {
+    try {
+      this.reload(false);
+    } catch (error) {
+      if (!isCodedError(error)) throw error;
+      this.#reloading.logger.error("node.reload_refused", { reason: error.message });
+    }
+  }
+}

@@ -1,0 +1,144 @@
+import { expect, test } from "vitest";
+import { type TaskStore, Tasks } from "../../../src/admin/tasks.ts";
+import {
+  CodedError,
+  SeededRandom,
+  SimClock,
+  SimDisk,
+  silentLogger,
+  sleep,
+} from "../../../src/base/index.ts";
+import type { ShardInfo, WorkOptions } from "../../../src/store/index.ts";
+
+function machine(stepMs = 1000) {
+  const clock = new SimClock();
+  const disk = new SimDisk({ clock, random: new SeededRandom(1) });
+  const random = new SeededRandom(2);
+  const visited: number[] = [];
+  const state = { failAt: undefined as number | undefined };
+  const store: TaskStore = {
+    shards: () => [1, 2, 3].map((number) => ({ number }) as ShardInfo),
+    verify: async ({ shard = 0, onProgress, isCancelled }: WorkOptions = {}) => {
+      visited.push(shard);
+      for (let done = 1; done <= 4; done++) {
+        await sleep(clock, stepMs);
+        onProgress?.({ done, total: 4, unit: "blocks", what: "blocks" });
+        if (isCancelled?.())
+          throw new CodedError("STORE_WORK_CANCELLED", "closed", "cancelled", {});
+        if (state.failAt === shard) throw new Error("unreadable");
+      }
+      return { slabs: 1, blocks: 4, ttvs: 10, findings: [] };
+    },
+    compact: async () => ({ slabs: 0, ttvsRemoved: 0, bytesBefore: 0, bytesAfter: 0 }),
+  };
+  const open = async (): Promise<Tasks> => {
+    await clock.complete(disk.makeDir("admin"));
+    return clock.complete(Tasks.open("admin", { disk, clock, random, logger: silentLogger }));
+  };
+  const pass = (ms: number): Promise<void> => clock.complete(sleep(clock, ms), 10 * ms + 60_000);
+  return { clock, disk, store, open, pass, visited, state };
+}
+
+test("a task goes over all shards, tells how far it is, and sums up what it found", async () => {
+  const { open, store, clock, pass } = machine();
+  const tasks = await open();
+  tasks.begin(store);
+  const { id } = await clock.complete(tasks.start("verify", {}));
+  await pass(2500);
+  const running = tasks.get(id);
+  expect(running).toMatchObject({ state: "running", phase: "shard 1 of 3", done: 2, total: 4 });
+  expect(running.etaMs).toBeGreaterThan(8000);
+  expect(running.etaMs).toBeLessThan(15_000);
+  await pass(12_000);
+  expect(tasks.get(id)).toMatchObject({
+    ...{ state: "done", phase: "done", done: 3, total: 3, unit: "shards" },
+    report: { slabs: 3, blocks: 12, ttvs: 30, findings: [] },
+  });
+  expect(tasks.activeCount).toBe(0);
+});
+
+test("a paused task stops between two steps, and goes on with its shard when resumed", async () => {
+  const { open, store, clock, pass, visited } = machine();
+  const tasks = await open();
+  tasks.begin(store);
+  const { id } = await clock.complete(tasks.start("verify", {}));
+  await pass(5500);
+  expect((await clock.complete(tasks.steer(id, "pause"))).state).toBe("paused");
+  await pass(60_000);
+  expect(visited).toEqual([1, 2]);
+  await clock.complete(tasks.steer(id, "resume"));
+  await pass(20_000);
+  expect(visited).toEqual([1, 2, 2, 3]);
+  expect(tasks.get(id)).toMatchObject({ state: "done", report: { slabs: 3 } });
+});
+
+test("a cancelled task ends, and what has ended cannot be steered", async () => {
+  const { open, store, clock, pass } = machine();
+  const tasks = await open();
+  tasks.begin(store);
+  const { id } = await clock.complete(tasks.start("verify", {}));
+  await clock.complete(tasks.steer(id, "cancel"));
+  await pass(20_000);
+  expect(tasks.get(id).state).toBe("cancelled");
+  for (const verb of ["pause", "resume", "cancel"] as const) {
+    await expect(clock.complete(tasks.steer(id, verb))).rejects.toThrow(`cannot ${verb} task`);
+  }
+});
+
+test("a task survives a restart: the shards behind it are not done again", async () => {
+  const { open, store, clock, pass, visited, disk } = machine();
+  const before = await open();
+  before.begin(store);
+  const { id } = await clock.complete(before.start("verify", {}));
+  await pass(5500);
+  await clock.complete(before.close());
+  disk.crash();
+  const after = await open();
+  expect(after.get(id).state).toBe("running");
+  after.begin(store);
+  await pass(20_000);
+  expect(visited).toEqual([1, 2, 2, 3]);
+  expect(after.get(id)).toMatchObject({ state: "done", report: { slabs: 3, blocks: 12 } });
+});
+
+test("a task that fails says why", async () => {
+  const { open, store, clock, pass, state } = machine();
+  state.failAt = 2;
+  const tasks = await open();
+  tasks.begin(store);
+  const { id } = await clock.complete(tasks.start("verify", {}));
+  await pass(20_000);
+  expect(tasks.get(id)).toMatchObject({
+    state: "failed",
+    error: "unreadable",
+    report: { slabs: 1 },
+  });
+});
+
+test("no more than four are at work, and only before a node is none", async () => {
+  const { open, store, clock } = machine();
+  const tasks = await open();
+  await expect(clock.complete(tasks.start("verify", {}))).rejects.toThrow("not ready");
+  tasks.begin(store);
+  for (let count = 0; count < 4; count++) await clock.complete(tasks.start("verify", {}));
+  await expect(clock.complete(tasks.start("verify", {}))).rejects.toThrow("at their limit of 4");
+  await clock.complete(tasks.close());
+});
+
+test("one shard only, if it exists", async () => {
+  const { open, store, clock, pass, visited } = machine();
+  const tasks = await open();
+  tasks.begin(store);
+  await expect(clock.complete(tasks.start("verify", { shard: 9 }))).rejects.toThrow("no shard 9");
+  await clock.complete(tasks.start("verify", { shard: 2 }));
+  await pass(10_000);
+  expect(visited).toEqual([2]);
+});
+
+test("a damaged file of tasks is forgotten, not fatal", async () => {
+  const { open, clock, disk } = machine();
+  await open();
+  const file = await clock.complete(disk.open("admin/tasks.json", "create"));
+  await clock.complete(file.close());
+  expect((await open()).list()).toEqual([]);
+});
