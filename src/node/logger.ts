@@ -71,21 +71,38 @@ export function createLogger(options: LoggerOptions): NodeLogger {
 export function createLineWriter(fd: number): {
   write(line: string): void;
   flush(): void;
+  /** Resolves when all lines are written, those of a write under way too, or cannot be. */
+  flushed(): Promise<void>;
   readonly droppedCount: number;
 } {
   const stream = pino.destination({ fd, sync: false, minLength: 0, maxLength: waitingBytesMax });
   let droppedCount = 0;
-  stream.on("drop", () => {
+  let waitingBytes = 0;
+  let onWritten = (): void => undefined;
+  const settle = (sizeBytes: number): void => {
+    waitingBytes -= sizeBytes;
+    if (waitingBytes <= 0) onWritten();
+  };
+  stream.on("write", settle);
+  stream.on("drop", (line) => {
     droppedCount++;
+    settle(Buffer.byteLength(line));
   });
   // The reader went away: there is nobody left to tell, and the broker must not stop for it.
   stream.on("error", () => {
     droppedCount++;
+    settle(waitingBytes);
   });
   return {
     write: (line) => {
+      waitingBytes += Buffer.byteLength(line);
       stream.write(line);
     },
+    flushed: () =>
+      new Promise((resolve) => {
+        onWritten = resolve;
+        settle(0);
+      }),
     flush: () => {
       try {
         stream.flushSync();

@@ -228,7 +228,8 @@ describe("a start that waits for its disk", () => {
       // A pipe in the place of a file: reading it waits for ever, as on a volume that hangs.
       execFileSync("mkfifo", [join(dataDir, "FLAGSTONE")]);
       const child = spawn(process.execPath, [launcherPath(), "start", "--data", dataDir]);
-      const exited = once(child, "exit");
+      // Its end, and all it said.
+      const exited = once(child, "close");
       let said = "";
       child.stderr.on("data", (chunk) => {
         said += chunk;

@@ -3,7 +3,7 @@
 
 import { execFile } from "node:child_process";
 import { chmod, mkdir, readFile, symlink, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
@@ -26,8 +26,9 @@ async function unpackInto(folder: string): Promise<string[]> {
   await execute("tar", ["-xzf", join(folder, packed.filename), "-C", target, "--strip=1"]);
   const manifest = JSON.parse(await readFile(join(root, "package.json"), "utf8"));
   for (const name of [...Object.keys(manifest.dependencies), "@types/node"]) {
-    await mkdir(join(folder, "node_modules/@types"), { recursive: true });
-    await symlink(join(root, "node_modules", name), join(folder, "node_modules", name));
+    const link = join(folder, "node_modules", name);
+    await mkdir(dirname(link), { recursive: true });
+    await symlink(join(root, "node_modules", name), link);
   }
   await writeFile(join(folder, "package.json"), `{ "type": "module" }`);
   return packed.files.map(({ path }) => path);

@@ -46,10 +46,13 @@ export const start: Command = {
   },
 };
 
+/** Lines reach standard error behind the caller's back; whoever ends the process may wait for them. */
+type LauncherLogger = NodeLogger & { flushed(): Promise<void> };
+
 async function runNode(
   settings: Settings,
   components: {
-    readonly logger: NodeLogger;
+    readonly logger: LauncherLogger;
     readonly configuration: RunningConfiguration;
     readonly phase?: Phase;
   },
@@ -77,9 +80,9 @@ async function runNode(
  * A start may wait for a slow disk or a long replay and cannot be called back half way. Ending the
  * process is safe: nothing is acked yet, and what is on disk survives a kill at any moment.
  */
-function endStart(signal: StopSignal, logger: NodeLogger, io: Io): number {
+async function endStart(signal: StopSignal, logger: LauncherLogger, io: Io): Promise<number> {
   logger.info("node.start_ended", { signal });
-  logger.flush();
+  await Promise.race([logger.flushed(), after(lastLinesMs, io)]);
   io.endBy(signal);
   return exitCodes.ok;
 }
@@ -95,20 +98,25 @@ function stopRequested(io: Io, logger: NodeLogger, reload: () => void): Promise<
   });
 }
 
+/** A reader that does not take the last lines does not hold the end up. */
+const lastLinesMs = 500;
+
+const after = (delayMs: number, io: Io): Promise<void> =>
+  new Promise((resolve) => {
+    io.clock.schedule(delayMs, resolve);
+  });
+
 /** A clean stop may hang on the very volume that failed: it gets a few seconds. */
 const failedCloseMs = 5000;
 
 async function endFailed(node: RunningNode, error: CodedError, io: Io): Promise<number> {
-  const waited = new Promise<void>((resolve) => {
-    io.clock.schedule(failedCloseMs, resolve);
-  });
   // What close() has to say about the broken volume adds nothing to the error that is reported.
   const closed = node.close().catch(() => undefined);
-  await Promise.race([closed, waited]);
+  await Promise.race([closed, after(failedCloseMs, io)]);
   return reportError(error, io);
 }
 
-function loggerFor(settings: Settings, io: Io): NodeLogger {
+function loggerFor(settings: Settings, io: Io): LauncherLogger {
   const { level, format } = settings.logger;
   const writer = createLineWriter(2);
   const chosen = format === "auto" ? (io.isTerminal ? "pretty" : "json") : format;
@@ -118,6 +126,10 @@ function loggerFor(settings: Settings, io: Io): NodeLogger {
     flush: () => {
       logger.flush();
       writer.flush();
+    },
+    flushed: () => {
+      logger.flush();
+      return writer.flushed();
     },
   };
 }

@@ -166,7 +166,7 @@ describe.concurrent("takeover and wills", () => {
     "R35: a Will Delay survives a restart, and a return still cancels it: %s",
     async (end) => {
       await using own = await LaunchedBroker.open(["--set", "mqtt.restartGrace=0"]);
-      const delayS = 3;
+      const delayS = 6;
       for (const clientId of ["returns", "stays"]) {
         const { client } = await mortal(own, { clientId, topic: clientId, delayS, expiryS: 60 });
         client.drop();
@@ -175,7 +175,7 @@ describe.concurrent("takeover and wills", () => {
       await own.restart(end);
       const watch = await subscribed(own, "watch", "+");
       await own.resume("returns");
-      const wills = await watch.expect("publish", 4000);
+      const wills = await watch.expect("publish", 8000);
       expect(wills.topic).toBe("stays");
       await watch.expectSilence(1000);
     },
