@@ -389,6 +389,19 @@ describe("acceptance", () => {
     }
     await client.expectBytes("20 02 00 00");
     await expectInAnyOrder(client, "9003000101", "40020002", "d000");
+    // And in two parts, wherever they are parted.
+    const halves = [...all.keys()].slice(1).map(async (at) => {
+      const half = await broker().raw(4);
+      const clientId = `split${at}`.slice(-5);
+      const sent = Buffer.from(all);
+      sent.write(clientId, sent.indexOf("split"));
+      half.send(sent.subarray(0, at));
+      await new Promise((resolve) => setTimeout(resolve, 30));
+      half.send(sent.subarray(at));
+      await half.expectBytes("20 02 00 00");
+      await expectInAnyOrder(half, "9003000101", "40020002", "d000");
+    });
+    await Promise.all(halves);
   });
 });
 

@@ -206,23 +206,25 @@ describe("QoS 2 from a client", () => {
     async (name, subscribe) => {
       const topic = `q2/${name}`;
       const subscriber = await subscribe(topic, 0);
-      const client = await connected("p");
-      client.send(publish(topic, "x", { qos: 2, id: 7 }));
-      await client.expectBytes(pubrec(7));
-      client.send(publish(topic, "x", { qos: 2, id: 7, dup: true }));
-      await client.expectBytes(pubrec(7));
-      // DUP never decides whether a message is new.
-      client.send(publish(topic, "x", { qos: 2, id: 7 }));
-      await client.expectBytes(pubrec(7));
-      client.send(pubrel(7));
-      await client.expectBytes(pubcomp(7));
-      client.send(publish(topic, "y", { qos: 2, id: 7, dup: true }));
-      await client.expectBytes(pubrec(7));
-      client.send(pubrel(7));
-      await client.expectBytes(pubcomp(7));
-      await subscriber.expectBytes(publish(topic, "x"));
-      await subscriber.expectBytes(publish(topic, "y"));
-      await subscriber.expectNothing();
+      for (const clean of [true, false]) {
+        const { client } = await broker().connect("q2 publisher", { level: 4, clean });
+        client.send(publish(topic, "x", { qos: 2, id: 7 }));
+        await client.expectBytes(pubrec(7));
+        client.send(publish(topic, "x", { qos: 2, id: 7, dup: true }));
+        await client.expectBytes(pubrec(7));
+        // DUP never decides whether a message is new.
+        client.send(publish(topic, "x", { qos: 2, id: 7 }));
+        await client.expectBytes(pubrec(7));
+        client.send(pubrel(7));
+        await client.expectBytes(pubcomp(7));
+        client.send(publish(topic, "y", { qos: 2, id: 7, dup: true }));
+        await client.expectBytes(pubrec(7));
+        client.send(pubrel(7));
+        await client.expectBytes(pubcomp(7));
+        await subscriber.expectBytes(publish(topic, "x"));
+        await subscriber.expectBytes(publish(topic, "y"));
+        await subscriber.expectNothing();
+      }
     },
   );
 

@@ -114,6 +114,69 @@ describe("session state", () => {
     expect((await open(connect({ level: 4, clientId: "v4", clean: false }))).present).toBe(true);
   });
 
+  describe.each([4, 5] as const)("Session Present of level %i", (level) => {
+    // What was there before CONNECT, and what Clean Start 0 is told; Clean Start 1 is told 0 always.
+    const lasting = { level, clean: false } as const;
+    const before: ReadonlyArray<readonly [string, boolean, (id: string) => Promise<void>]> = [
+      ["nothing", false, async () => undefined],
+      [
+        "a session in use",
+        true,
+        async (id) => {
+          await broker().connect(id, lasting);
+        },
+      ],
+      [
+        "a session left with DISCONNECT",
+        true,
+        async (id) => leave((await broker().connect(id, lasting)).client),
+      ],
+      [
+        "a session cut off",
+        true,
+        async (id) => (await broker().connect(id, lasting)).client.close(),
+      ],
+      [
+        "a session that ended with its connection",
+        false,
+        async (id) => leave((await broker().connect(id, { level, clean: true })).client),
+      ],
+      [
+        "one in use that ends with its connection",
+        false,
+        async (id) => {
+          await broker().connect(id, { level, clean: true });
+        },
+      ],
+      [
+        "a lasting session that was discarded",
+        false,
+        async (id) => {
+          await (await broker().connect(id, lasting)).client.close();
+          await leave((await broker().connect(id, { level, clean: true })).client);
+        },
+      ],
+    ];
+
+    test.each(before)("[3.2.2-2] [3.2.2-3] before: %s", async (name, isPresent, prepare) => {
+      for (const clean of [false, true]) {
+        const id = `present ${level} ${name} ${clean}`;
+        await prepare(id);
+        const { connack } = await broker().connect(id, { level, clean, expiryS: 60 });
+        expect(connack.sessionPresent).toBe(isPresent && !clean);
+      }
+    });
+  });
+
+  test("[3.2.2-2] resumed with Session Expiry 0, a session ends with that connection", async () => {
+    const id = "present once more";
+    await leave((await broker().resume(id)).client);
+    const { client, connack } = await broker().connect(id, { clean: false, expiryS: 0 });
+    expect(connack.sessionPresent).toBe(true);
+    await client.close();
+    expect((await broker().resume(id)).connack.sessionPresent).toBe(false);
+  });
+
   test("a session goes on across protocol versions", async () => {
     const { client } = await broker().resume("both", { level: 4 });
     client.send(subscribe4(1, [["both", 1]]));
