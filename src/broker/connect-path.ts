@@ -86,6 +86,5 @@ export function answerProperties(packet: ConnectPacket, request: ConnectRequest)
   return {
     ...(packet.clientId === "" && { assignedClientId: request.clientId }),
     ...(request.expiryS !== askedExpiryS(packet) && { sessionExpiryS: request.expiryS }),
-    sharedSubscriptionAvailable: false,
   };
 }

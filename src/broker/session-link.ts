@@ -57,6 +57,15 @@ export class ClientLink implements SessionLink {
     return result;
   }
 
+  fits(message: Ttv, delivery: Delivery): boolean {
+    const { core, client, rights } = this.#parts;
+    if (!rights.may("receive", client, message.topic)) return false;
+    const { qos, dup, retain, packetId, subscriptionIds } = delivery;
+    const remainingExpiryS = this.#remainingExpiryS(message.expiryUs);
+    const options = { qos, dup, retain, packetId, subscriptionIds, remainingExpiryS };
+    return core.fitsPublish(frameOf(message), options);
+  }
+
   pubrel(packetId: number, reasonCode: number): void {
     if (this.#parts.core.state === "connected") this.#parts.core.sendPubrel(packetId, reasonCode);
   }

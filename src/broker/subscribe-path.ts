@@ -134,9 +134,9 @@ export class SubscribePath {
 
   #faultOf({ filter, text }: RequestedFilter): ReasonCode | undefined {
     if (filter === undefined) return reason.topicFilterInvalid;
-    if (filter.group !== undefined) return reason.sharedSubscriptionsNotSupported;
     const { rights, client, settings, log } = this.#parts;
-    if (rights.may("subscribe", client, text)) return undefined;
+    // Of a shared subscription the filter inside counts.
+    if (rights.may("subscribe", client, filter.filter.text)) return undefined;
     log.warn("broker.subscribe_denied", { clientId: client.clientId, filter: text });
     return settings.denySubscribeCode;
   }

@@ -114,6 +114,7 @@ export function sessionSettings({ mqtt, sessions }: Settings): SessionSettings {
     ...sessionSettingsDefault,
     takeoverWaitMs: sessions.takeoverWaitMs,
     backlogMax: sessions.backlogMax,
+    sharedStrategy: sessions.sharedStrategy,
     inflightMax: mqtt.inflightMax,
     inflightBytesMax: mqtt.inflightBytesMax,
     subscriptionsMax: mqtt.subscriptionsMax,

@@ -34,6 +34,8 @@ export interface SessionLink {
    *   there is room. Never call back into the session from within.
    */
   publish(message: Ttv, delivery: Delivery): "sent" | "too_large" | "full";
+  /** Whether `publish` would not say `too_large`. For shared groups, which ask another member. */
+  fits(message: Ttv, delivery: Delivery): boolean;
   pubrel(packetId: number, reasonCode: number): void;
   /**
    * Ends the connection, with DISCONNECT and this reason in MQTT 5: 0x8E taken over, 0x97 an
@@ -162,7 +164,8 @@ export interface Session {
   /**
    * One SUBSCRIBE. Resolves with what to answer per filter once everything is durable (0x97 or 0x83
    * where it could not be made so); then call `sendRetained` right after the SUBACK went out. Rejects
-   * with SESSION_STOPPED when the connection has ended meanwhile. Filters are legal and not shared.
+   * with SESSION_STOPPED when the connection has ended meanwhile. Filters are legal; shared ones
+   * whole, as `$share/{name}/{filter}`.
    */
   subscribe(subscriptions: readonly Subscription[]): Promise<readonly SubscribeResult[]>;
   /** True per filter that existed. Durable when it resolves. */

@@ -7,46 +7,50 @@
 import type {
   DeliverableTtv,
   Positions,
-  Store,
   Subscriber,
   SubscriberFilter,
   SubscriberPort,
 } from "../store/index.ts";
 import type { Subscription } from "./api.ts";
+import type { SessionContext } from "./context.ts";
 import { chooseDelivery, isExpired } from "./core/choose.ts";
 
-export type TrimOptions = {
-  readonly store: Store;
+export type Backlog = {
   readonly clientId: string;
   readonly filters: readonly SubscriberFilter<Subscription>[];
   readonly positions: Positions;
-  readonly keepMax: number;
-  readonly nowUs: () => number;
-  /** The pass is over. `positions` lie before the first message that is kept. */
-  readonly done: (trimmed: { positions: Positions; dropped: number }) => void;
 };
 
+/** `positions` lie before the first message that is kept. */
+export type Trimmed = { readonly positions: Positions; readonly dropped: number };
+
 export class BacklogTrim implements SubscriberPort<Subscription> {
-  readonly #options: TrimOptions;
+  readonly #context: SessionContext;
+  readonly #backlog: Backlog;
+  readonly #done: (trimmed: Trimmed) => void;
   readonly #subscriber: Subscriber<Subscription>;
   readonly #newest = new Map<number, NewestTimes>();
   readonly #left: Set<number>;
 
-  constructor(options: TrimOptions) {
-    this.#options = options;
-    const { store, filters, positions } = options;
+  /** `done` is called once, unless it is closed before. */
+  constructor(context: SessionContext, backlog: Backlog, done: (trimmed: Trimmed) => void) {
+    this.#context = context;
+    this.#backlog = backlog;
+    this.#done = done;
+    const { store } = context;
     this.#left = new Set(store.logShards);
+    const { filters, positions } = backlog;
     this.#subscriber = store.subscribe({ filters, positions, port: this });
   }
 
   offer(ttv: DeliverableTtv, matches: readonly Subscription[]): boolean {
-    const { clientId, nowUs, keepMax } = this.#options;
-    const choice = chooseDelivery(ttv, matches, clientId);
-    if (choice === undefined || !choice.owed || isExpired(ttv, nowUs())) return true;
+    const { clock, settings } = this.#context;
+    const choice = chooseDelivery(ttv, matches, this.#backlog.clientId);
+    if (choice === undefined || !choice.owed || isExpired(ttv, clock.wallUs())) return true;
     const { shard } = ttv.ref;
     let newest = this.#newest.get(shard);
     if (newest === undefined) {
-      newest = new NewestTimes(keepMax);
+      newest = new NewestTimes(settings.backlogMax);
       this.#newest.set(shard, newest);
     }
     newest.add(ttv.timeUs);
@@ -63,19 +67,30 @@ export class BacklogTrim implements SubscriberPort<Subscription> {
 
   reachedTail(shard: number): void {
     if (!this.#left.delete(shard) || this.#left.size > 0) return;
-    this.#options.done(this.#cut());
+    const trimmed = this.#cut();
+    const { counters, logger, clock } = this.#context;
+    if (trimmed.dropped > 0) {
+      counters.backlogDropped += trimmed.dropped;
+      const { clientId } = this.#backlog;
+      logger.warn("session.backlog_dropped", { clientId, count: trimmed.dropped });
+    }
+    // Within a call of the reader, which must not be closed there.
+    clock.soon(() => {
+      this.close();
+      this.#done(trimmed);
+    });
   }
 
   close(): void {
     this.#subscriber.close();
   }
 
-  #cut(): { positions: Positions; dropped: number } {
-    const { keepMax } = this.#options;
+  #cut(): Trimmed {
+    const { backlogMax } = this.#context.settings;
     const times = [...this.#newest.values()].flatMap((newest) => [...newest.times()]);
-    const cutUs =
-      times.length <= keepMax ? 0 : (times.sort((a, b) => b - a)[keepMax - 1] as number);
-    const positions = new Map(this.#options.positions);
+    times.sort((a, b) => b - a);
+    const cutUs = times.length <= backlogMax ? 0 : (times[backlogMax - 1] as number);
+    const positions = new Map(this.#backlog.positions);
     let dropped = 0;
     for (const [shard, newest] of this.#newest) {
       const { count, lastUs } = newest.before(cutUs);

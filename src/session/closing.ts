@@ -10,6 +10,7 @@ import type { SessionContext } from "./context.ts";
 import { deadlines } from "./core/deadline.ts";
 import { encodeClosed, encodeDue } from "./core/records.ts";
 import type { DurableSession } from "./durable.ts";
+import { interestOf } from "./shared/interest.ts";
 import {
   deleteKey,
   guarded,
@@ -63,18 +64,21 @@ export class Closing {
   /** Removes a session; its will, if there is one and `fireWill` says so, is published. */
   async remove(stored: StoredSession, fireWill: boolean): Promise<void> {
     const { context, wills, removed } = this.#options;
+    const { clientId } = stored.claim;
     const fire =
       fireWill && stored.will !== undefined
         ? wills.mark(stored.claim, stored.epoch, stored.will)
         : undefined;
     await removeStoredSession({
       store: context.store,
-      writer: this.#writer(stored.claim.clientId),
+      interest: interestOf(context, clientId),
+      writer: this.#writer(clientId),
       session: stored,
       lastWrites: fire === undefined ? [] : [fire.write],
     });
     context.counters.sessionsRemoved++;
     removed();
+    await context.groups.resolve(clientId, []);
     if (fire !== undefined) await wills.publish(fire.marked);
   }
 

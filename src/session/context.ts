@@ -6,6 +6,7 @@ import type { LiveSubscriptions, WillPublisher } from "./api.ts";
 import type { Checkpointer } from "./checkpointer.ts";
 import type { RetainedStore } from "./retained.ts";
 import type { SessionCounters, SessionSettings } from "./settings.ts";
+import type { Groups } from "./shared/member.ts";
 
 export type SessionContext = {
   readonly store: Store;
@@ -16,6 +17,7 @@ export type SessionContext = {
   readonly retained: RetainedStore;
   readonly settings: SessionSettings;
   readonly counters: SessionCounters;
+  readonly groups: Groups;
   /** One per state shard. */
   checkpointer(shard: MapShard): Checkpointer;
 };

@@ -15,11 +15,14 @@ import { encodeJob, encodeSubscription, type SubscriptionRecord } from "./core/r
 import type { SessionKeys } from "./keys.ts";
 import type { RetainedJobs } from "./retained-jobs.ts";
 import type { SessionCounters } from "./settings.ts";
+import type { Interest } from "./shared/interest.ts";
+import { sharedTopicFilter } from "./shared/member.ts";
 import type { BuiltWrites, StateWriter } from "./state-writer.ts";
 import { deleteKey, guarded } from "./stored-session.ts";
 
 export type DurableSubscriptionsOptions = {
   readonly store: Store;
+  readonly interest: Interest;
   readonly writer: StateWriter;
   readonly keys: SessionKeys;
   readonly epoch: number;
@@ -151,7 +154,7 @@ export class DurableSubscriptions {
     if (after === undefined) this.#wanted.delete(filter);
     else this.#wanted.set(filter, after);
     if (isLasting(after) && !isLasting(before)) {
-      this.#options.store.interest.add(filter, (after as SubscriptionRecord).start);
+      this.#options.interest.add(filter, (after as SubscriptionRecord).start);
     }
     return { filter, before, after };
   }
@@ -164,11 +167,22 @@ export class DurableSubscriptions {
     this.#options.writer.submit({
       build: () => this.#build(changes, jobs),
       done: (error) => {
-        if (error === undefined) this.#apply(changes);
-        else this.#undo(changes);
-        then(error);
+        if (error !== undefined) {
+          this.#undo(changes);
+          then(error);
+          return;
+        }
+        this.#apply(changes);
+        this.#whenCounted(changes, () => then(undefined));
       },
     });
+  }
+
+  /** What makes a shared group durable is durable before the subscription that needs it is told. */
+  #whenCounted(changes: readonly Change[], then: () => void): void {
+    const waits = changes.flatMap(({ filter }) => this.#options.interest.settled(filter) ?? []);
+    if (waits.length === 0) then();
+    else Promise.all(waits).then(then, then);
   }
 
   #build(changes: readonly Change[], jobs: readonly MapWrite[]): BuiltWrites {
@@ -181,10 +195,10 @@ export class DurableSubscriptions {
   }
 
   #apply(changes: readonly Change[]): void {
-    const { store, jobs, added, removed } = this.#options;
+    const { interest, jobs, added, removed } = this.#options;
     const start = this.#stateTail();
     for (const { filter, before, after } of changes) {
-      if (isLasting(before) && !isLasting(after)) store.interest.remove(filter);
+      if (isLasting(before) && !isLasting(after)) interest.remove(filter);
       if (after === undefined) {
         this.#current.delete(filter);
         // Asked for again meanwhile: it is the new one that is read with.
@@ -202,7 +216,7 @@ export class DurableSubscriptions {
     for (const { filter, before, after } of [...changes].reverse()) {
       // A later change builds on this one and on its interest: it stays counted.
       if (this.#wanted.get(filter) !== after) continue;
-      if (isLasting(after) && !isLasting(before)) this.#options.store.interest.remove(filter);
+      if (isLasting(after) && !isLasting(before)) this.#options.interest.remove(filter);
       if (before === undefined) {
         this.#wanted.delete(filter);
         this.#options.removed(filter);
@@ -217,8 +231,9 @@ export class DurableSubscriptions {
   }
 }
 
-/** Retain Handling (3.3.1-9 to 3.3.1-11). */
+/** Retain Handling (3.3.1-9 to 3.3.1-11). Groups get no retained messages. */
 export function asksRetained(subscription: Subscription, isNew: boolean): boolean {
+  if (sharedTopicFilter(subscription.filter) !== undefined) return false;
   return subscription.retainHandling === 0 || (subscription.retainHandling === 1 && isNew);
 }
 

@@ -47,7 +47,9 @@ import { sessionErrors } from "./errors.ts";
 import type { SessionKeys } from "./keys.ts";
 import { Resends } from "./resends.ts";
 import type { CollectedJobs, RetainedJobs } from "./retained-jobs.ts";
-import { createJobs, createOutbound } from "./sending.ts";
+import { createJobs, createOutbound, sendQos0 } from "./sending.ts";
+import { interestOf } from "./shared/interest.ts";
+import { SharedMember, sharedTopicFilter } from "./shared/member.ts";
 import type { BuiltWrites } from "./state-writer.ts";
 import { changeWrites, guarded, type StoredSession } from "./stored-session.ts";
 
@@ -85,6 +87,7 @@ export class DurableSession
   readonly #resends: Resends;
   readonly #jobs: RetainedJobs;
   readonly #subscriptions: DurableSubscriptions;
+  readonly #shared: SharedMember;
   readonly #cursor: Map<number, number>;
   /** Records above the stored cursor, as "shard:time": dispatched already. */
   readonly #recovered = new Set<string>();
@@ -131,6 +134,12 @@ export class DurableSession
       changed: (urgent: boolean) => this.#changed(urgent),
     };
     this.#outbound = createOutbound(context, host, this.#reservation);
+    this.#shared = new SharedMember({
+      ...{ clientId: this.clientId, durable: true, link, outbound: this.#outbound },
+      mayTake: () => this.#opened && !this.#stopped,
+      took: () => this.#renewIfWanted(),
+      pump: () => this.#pump(),
+    });
     const ready = (): void => this.#pump();
     this.#resends = new Resends(context, {
       ...{ clientId: this.clientId, outbound: this.#outbound, ready },
@@ -171,12 +180,18 @@ export class DurableSession
   open(): void {
     if (this.#opened || this.#stopped) return;
     this.#opened = true;
-    for (const { subscription } of this.#subscriptions.current()) {
-      this.#context.live.set(this, subscription);
-    }
+    for (const { subscription } of this.#subscriptions.current()) this.#listen(subscription);
     this.#outbound.open();
     this.#jobs.advance();
     this.#pump();
+  }
+
+  #listen(subscription: Subscription): void {
+    if (!this.#opened || this.#stopped) return;
+    const { live, groups } = this.#context;
+    const { filter } = subscription;
+    if (sharedTopicFilter(filter) === undefined) live.set(this, subscription);
+    else this.#shared.join(groups.group(filter), subscription);
   }
 
   subscribe(subscriptions: readonly Subscription[]): Promise<readonly SubscribeResult[]> {
@@ -223,6 +238,7 @@ export class DurableSession
     this.#jobs.stop();
     this.#checkpointer.forget(this);
     this.#context.live.removeAll(this);
+    this.#shared.stop();
   }
 
   /** A write behind the closing one would leave records that a removal does not know. */
@@ -251,7 +267,8 @@ export class DurableSession
     const choice = chooseDelivery(message, subscriptions, this.clientId);
     // Unstored at QoS 1 or 2: published before this subscription's interest was counted.
     if (choice === undefined || choice.qos !== 0) return;
-    this.#sendQos0(message, choice);
+    sendQos0(this.#context, this.#link, message, choice);
+    this.#jobs.noteLive(message.topic);
   }
 
   offer(ttv: DeliverableTtv, matches: readonly Subscription[]): boolean {
@@ -266,7 +283,7 @@ export class DurableSession
     }
     if (!taken) this.#liveWaits = true;
     else this.#cursor.set(ttv.ref.shard, ttv.timeUs);
-    if (this.#reservation.wanted) this.#changed(this.#reservation.urgent);
+    this.#renewIfWanted();
     return taken;
   }
 
@@ -309,7 +326,10 @@ export class DurableSession
       writes.push({ key: keys.job(record.filter), value: encodeJob(record) });
     }
     const settle: Settle = (error) => {
-      if (error === undefined) return;
+      if (error === undefined) {
+        this.#outbound.tellGroups(changes);
+        return;
+      }
       this.#outbound.table.failed(changes);
       this.#jobs.failed(jobs);
     };
@@ -328,6 +348,7 @@ export class DurableSession
     return new DurableSubscriptions(
       {
         store,
+        interest: interestOf(this.#context, this.clientId),
         counters,
         writer: this.#checkpointer.writer,
         keys: this.#stored.keys,
@@ -337,10 +358,14 @@ export class DurableSession
         asked: (record) => this.#readWith(record),
         added: (record) => {
           this.#readWith(record);
-          if (this.#opened && !this.#stopped) live.set(this, record.subscription);
+          this.#listen(record.subscription);
         },
         removed: (filter) => {
           if (this.#stopped) return;
+          if (sharedTopicFilter(filter) !== undefined) {
+            this.#shared.leave(filter);
+            return;
+          }
           this.#subscriber?.removeFilter(filter);
           live.remove(this, filter);
         },
@@ -350,8 +375,8 @@ export class DurableSession
   }
 
   #readWith({ subscription, start }: SubscriptionRecord): void {
-    if (this.#stopped) return;
     const { filter, qos } = subscription;
+    if (this.#stopped || sharedTopicFilter(filter) !== undefined) return;
     this.#subscriber?.setFilter({ filter, start, durable: qos > 0, context: subscription });
   }
 
@@ -363,6 +388,8 @@ export class DurableSession
       const { source } = record;
       if (source.kind === "retained") {
         this.#jobs.restoreInFlight(source.message);
+      } else if (source.group !== undefined) {
+        // Nothing of its own: the cursor of the group has passed it.
       } else if (source.ref.timeUs > (this.#cursor.get(source.ref.shard) ?? 0)) {
         this.#recovered.add(`${source.ref.shard}:${source.ref.timeUs}`);
       }
@@ -414,23 +441,8 @@ export class DurableSession
     const choice = chooseRetained(message, subscription);
     const source = { kind: "retained", message } as const;
     const outcome = this.#outbound.dispatch({ message, choice, source, dup });
-    if (this.#reservation.wanted) this.#changed(this.#reservation.urgent);
+    this.#renewIfWanted();
     return outcome;
-  }
-
-  #sendQos0(message: Ttv, choice: Choice): void {
-    const { counters } = this.#context;
-    const result = this.#link.publish(message, {
-      qos: 0,
-      dup: false,
-      retain: choice.retain,
-      packetId: 0,
-      subscriptionIds: choice.identifiers,
-    });
-    if (result === "full") counters.qos0Dropped++;
-    else if (result === "too_large") counters.tooLargeDropped++;
-    else counters.delivered++;
-    this.#jobs.noteLive(message.topic);
   }
 
   #acked(fault: number | undefined): number | undefined {
@@ -458,6 +470,7 @@ export class DurableSession
     } finally {
       this.#pumping = false;
     }
+    this.#shared.freed();
   }
 
   #pumpOnce(): void {
@@ -502,7 +515,10 @@ export class DurableSession
   }
 
   #filters(): SubscriberFilter<Subscription>[] {
-    return [...this.#subscriptions.read()].map(({ subscription, start }) => ({
+    const own = [...this.#subscriptions.read()].filter(
+      ({ subscription }) => sharedTopicFilter(subscription.filter) === undefined,
+    );
+    return own.map(({ subscription, start }) => ({
       filter: subscription.filter,
       start,
       durable: subscription.qos > 0,
@@ -512,30 +528,15 @@ export class DurableSession
 
   /** Before the first delivery of a resumed session: what is above `backlogMax` is passed over. */
   #startTrim(): void {
-    const { store, settings, clock, counters, logger } = this.#context;
     this.#mayTrim = false;
-    this.#trim = new BacklogTrim({
-      store,
-      clientId: this.clientId,
-      filters: this.#filters(),
-      positions: new Map(this.#cursor),
-      keepMax: settings.backlogMax,
-      nowUs: () => clock.wallUs(),
-      done: ({ positions, dropped }) => {
-        if (this.#stopped) return;
-        for (const [shard, timeUs] of positions) this.#cursor.set(shard, timeUs);
-        if (dropped > 0) {
-          counters.backlogDropped += dropped;
-          logger.warn("session.backlog_dropped", { clientId: this.clientId, count: dropped });
-          this.#lost(dropped);
-        }
-        // Within a call of its own reader: it is closed behind it.
-        clock.soon(() => {
-          this.#trim?.close();
-          this.#trim = undefined;
-          this.#pump();
-        });
-      },
+    const { clientId } = this;
+    const backlog = { clientId, filters: this.#filters(), positions: new Map(this.#cursor) };
+    this.#trim = new BacklogTrim(this.#context, backlog, ({ positions, dropped }) => {
+      this.#trim = undefined;
+      if (this.#stopped) return;
+      for (const [shard, timeUs] of positions) this.#cursor.set(shard, timeUs);
+      if (dropped > 0) this.#lost(dropped);
+      this.#pump();
     });
   }
 
@@ -549,6 +550,10 @@ export class DurableSession
 
   #changed(urgent: boolean): void {
     if (!this.#stopped) this.#checkpointer.mark(this, urgent);
+  }
+
+  #renewIfWanted(): void {
+    if (this.#reservation.wanted) this.#changed(this.#reservation.urgent);
   }
 
   #hasChanges(): boolean {

@@ -5,8 +5,10 @@
 //   session/<client>/job/<filter>                   retained messages still owed to a SUBSCRIBE
 //   sub/<client>/<filter>                           subscriptions: a start reads only them
 //   live/<client>  or  due/<time>/<client>          exactly one of them per durable session
+//   group/<shared filter>/claim|cursor|ids          durable shared groups, sharded by their names
+//   group/<shared filter>/out/<number>              messages that members hold
 //   fire/<client>/<epoch>                           wills that are being published
-//   retained/<topic>                                sharded by topic, all others by client id
+//   retained/<topic>                                sharded by topic, the others by client id
 //
 // A long client id or filter is replaced by its SHA-256, since a key has a limit; the record holds
 // the text.
@@ -24,6 +26,7 @@ export const livePrefix = "live/";
 export const duePrefix = "due/";
 export const subscriptionPrefix = "sub/";
 export const firePrefix = "fire/";
+export const groupPrefix = "group/";
 export const retainedPrefix = "retained/";
 
 /** Foreign text as one level of a key; different texts give different levels. */
@@ -80,6 +83,34 @@ export function sessionKeys(clientId: string): SessionKeys {
     due: (dueUs) => `${duePrefix}${numberLevel(dueUs)}/${client}`,
     fire: (epoch) => `${firePrefix}${client}/${numberLevel(epoch)}`,
   };
+}
+
+export type GroupKeys = {
+  readonly prefix: string;
+  readonly claim: string;
+  readonly cursor: string;
+  readonly ids: string;
+  readonly outPrefix: string;
+  out(number: number): string;
+};
+
+/** `name`: the whole shared filter. */
+export function groupKeys(name: string): GroupKeys {
+  const prefix = `${groupPrefix}${keyLevel(name)}/`;
+  const outPrefix = `${prefix}out/`;
+  return {
+    prefix,
+    claim: `${prefix}claim`,
+    cursor: `${prefix}cursor`,
+    ids: `${prefix}ids`,
+    outPrefix,
+    out: (number) => outPrefix + numberLevel(number),
+  };
+}
+
+/** The client's level in a key under `sub/`. */
+export function clientLevelOf(key: string): string {
+  return key.slice(subscriptionPrefix.length, key.indexOf("/", subscriptionPrefix.length));
 }
 
 /** The moment in a key under `due/`. */

@@ -22,6 +22,7 @@ import type { InFlightSource } from "./core/records.ts";
 import { asksRetained } from "./durable-subscriptions.ts";
 import type { RetainedJobs } from "./retained-jobs.ts";
 import { createJobs, createOutbound } from "./sending.ts";
+import { SharedMember, sharedTopicFilter } from "./shared/member.ts";
 
 export type DetachMemory = (session: MemorySession, cause: DetachCause) => Promise<void>;
 
@@ -46,6 +47,7 @@ export class MemorySession implements Session, LiveTarget {
   readonly #detach: DetachMemory;
   readonly #outbound: Outbound;
   readonly #jobs: RetainedJobs;
+  readonly #shared: SharedMember;
   readonly #subscriptions = new Map<string, Subscription>();
   #waiting: Waiting[] = [];
   #waitingBytes = 0;
@@ -73,6 +75,12 @@ export class MemorySession implements Session, LiveTarget {
       changed: () => undefined,
     };
     this.#outbound = createOutbound(context, host, new PacketIds());
+    this.#shared = new SharedMember({
+      ...{ clientId: this.clientId, durable: false, link, outbound: this.#outbound },
+      mayTake: () => !this.#stopped && this.#waiting.length === 0,
+      took: () => undefined,
+      pump: () => this.#pump(),
+    });
     this.#jobs = createJobs(context, host, {
       subscription: (filter) => this.#subscriptions.get(filter),
       send: (message, subscription) => this.#retained(message, subscription),
@@ -86,7 +94,7 @@ export class MemorySession implements Session, LiveTarget {
   }
 
   subscribe(subscriptions: readonly Subscription[]): Promise<readonly SubscribeResult[]> {
-    const { settings, counters, live } = this.#context;
+    const { settings, counters } = this.#context;
     const results = subscriptions.map((subscription) => {
       const { filter } = subscription;
       const isNew = !this.#subscriptions.has(filter);
@@ -95,7 +103,7 @@ export class MemorySession implements Session, LiveTarget {
         return { subscription, reasonCode: quotaExceeded, isNew: false };
       }
       this.#subscriptions.set(filter, subscription);
-      if (!this.#stopped) live.set(this, subscription);
+      if (!this.#stopped) this.#listen(subscription);
       if (asksRetained(subscription, isNew)) this.#jobs.create(filter);
       return { subscription, reasonCode: subscription.qos, isNew };
     });
@@ -105,11 +113,18 @@ export class MemorySession implements Session, LiveTarget {
   unsubscribe(filters: readonly string[]): Promise<readonly boolean[]> {
     const existed = filters.map((filter) => {
       if (!this.#subscriptions.delete(filter)) return false;
-      this.#context.live.remove(this, filter);
+      if (sharedTopicFilter(filter) === undefined) this.#context.live.remove(this, filter);
+      else this.#shared.leave(filter);
       this.#jobs.remove(filter);
       return true;
     });
     return Promise.resolve(existed);
+  }
+
+  #listen(subscription: Subscription): void {
+    const { filter } = subscription;
+    if (sharedTopicFilter(filter) === undefined) this.#context.live.set(this, subscription);
+    else this.#shared.join(this.#context.groups.group(filter), subscription);
   }
 
   sendRetained(results: readonly SubscribeResult[]): void {
@@ -143,6 +158,7 @@ export class MemorySession implements Session, LiveTarget {
     this.#jobs.stop();
     this.#waiting = [];
     this.#context.live.removeAll(this);
+    this.#shared.stop();
   }
 
   endLink(reasonCode: number): void {
@@ -212,6 +228,7 @@ export class MemorySession implements Session, LiveTarget {
       if (!this.#outbound.blocked) this.#sendByTurns();
     }
     this.#pumping = false;
+    this.#shared.freed();
   }
 
   /** Waiting messages and retained ones in turn, while there are slots. */

@@ -33,10 +33,13 @@ import {
 import { type Horizon, Reservation } from "./core/reservation.ts";
 import { DurableSession } from "./durable.ts";
 import { sessionErrors } from "./errors.ts";
-import { duePrefix, livePrefix, sessionKeys, subscriptionPrefix } from "./keys.ts";
+import { clientLevelOf, duePrefix, livePrefix, sessionKeys, subscriptionPrefix } from "./keys.ts";
 import { MemorySession } from "./memory.ts";
 import { RetainedStore } from "./retained.ts";
 import { createSessionCounters, type SessionCounters, type SessionSettings } from "./settings.ts";
+import { SharedGroups } from "./shared/groups.ts";
+import { interestOf } from "./shared/interest.ts";
+import { type Groups, sharedTopicFilter } from "./shared/member.ts";
 import { StateWriter } from "./state-writer.ts";
 import {
   deleteKey,
@@ -75,6 +78,7 @@ export class SessionRegistry implements Sessions {
   readonly #timeline: Timeline;
   readonly #turnstile = new Turnstile();
   readonly #wills: WillFirer;
+  readonly #groups: SharedGroups;
   readonly #closing: Closing;
   readonly #timers: SessionTimers;
   readonly #active = new Map<string, Attached>();
@@ -107,7 +111,12 @@ export class SessionRegistry implements Sessions {
       settings,
       counters: this.counters,
       checkpointer: (shard) => this.#checkpointer(shard),
+      get groups(): Groups {
+        return groups;
+      },
     };
+    const groups = new SharedGroups(this.#context);
+    this.#groups = groups;
     this.#wills = new WillFirer(this.#context, this.#turnstile);
     this.#closing = new Closing({
       context: this.#context,
@@ -130,6 +139,7 @@ export class SessionRegistry implements Sessions {
 
   async load(): Promise<void> {
     await Promise.all(this.#context.store.stateShards.map((shard) => this.#loadShard(shard)));
+    await this.#groups.load();
     await this.#wills.load();
   }
 
@@ -138,7 +148,10 @@ export class SessionRegistry implements Sessions {
     await eachEntry(shard, subscriptionPrefix, ({ key, value }) => {
       try {
         const { subscription, start } = decodeSubscription(value);
-        if (subscription.qos > 0) interest.add(subscription.filter, start);
+        const { filter, qos } = subscription;
+        if (qos === 0) return;
+        if (sharedTopicFilter(filter) === undefined) interest.add(filter, start);
+        else this.#groups.loadInterest(clientLevelOf(key), filter, start);
       } catch (error) {
         // The broker starts all the same; the session tells its client when it connects.
         this.counters.recordsCorrupt++;
@@ -154,6 +167,7 @@ export class SessionRegistry implements Sessions {
   }
 
   start(): void {
+    this.#groups.start();
     this.#timers.start();
   }
 
@@ -174,6 +188,7 @@ export class SessionRegistry implements Sessions {
       [...this.#active.values()].map((session) => session.detach({ kind: "shutdown" })),
     );
     await this.#turnstile.idle();
+    await this.#groups.close();
     for (const checkpointer of this.#checkpointers.values()) {
       checkpointer.stop();
       await checkpointer.writer.idle();
@@ -313,6 +328,7 @@ export class SessionRegistry implements Sessions {
     willToFire: Will | undefined,
   ): Promise<{ session: DurableSession; marked: MarkedWill | undefined }> {
     const { keys } = stored;
+    await this.#groups.resolve(request.clientId, stored.inFlight);
     const claim = this.#claimRecord(request, stored.incarnation);
     const reservation = this.#createReservation(link, stored);
     const ids = reservation.renewal(this.#horizon(), stored.cursor);
@@ -385,7 +401,9 @@ export class SessionRegistry implements Sessions {
       if (!request.cleanStart || !isCodedError(error) || error.kind !== "corrupt") throw error;
       this.counters.recordsCorrupt++;
       this.#context.logger.error("session.discarded_corrupt", { clientId, error });
-      await eraseStoredSession(this.#context.store, this.#writer(clientId), clientId);
+      const interest = interestOf(this.#context, clientId);
+      await eraseStoredSession(interest, this.#writer(clientId), clientId);
+      await this.#groups.resolve(clientId, []);
       this.#durableCount--;
       return undefined;
     }

@@ -1,8 +1,10 @@
 // The parts that every session sends with, whether it outlives its connection or not: what goes out
 // in a window, and the jobs that page retained messages.
 
+import type { Ttv } from "../store/index.ts";
 import type { SessionLink, Subscription } from "./api.ts";
 import type { SessionContext } from "./context.ts";
+import type { Choice } from "./core/choose.ts";
 import { type IdSource, Outbound } from "./core/outbound.ts";
 import { type JobHost, RetainedJobs } from "./retained-jobs.ts";
 
@@ -72,4 +74,23 @@ export function createJobs(
       changed: (urgent) => host.changed(urgent),
     },
   });
+}
+
+/** Straight from the publisher: what finds no room is dropped and counted. */
+export function sendQos0(
+  { counters }: SessionContext,
+  link: SessionLink,
+  message: Ttv,
+  choice: Choice,
+): void {
+  const result = link.publish(message, {
+    qos: 0,
+    dup: false,
+    retain: choice.retain,
+    packetId: 0,
+    subscriptionIds: choice.identifiers,
+  });
+  if (result === "full") counters.qos0Dropped++;
+  else if (result === "too_large") counters.tooLargeDropped++;
+  else counters.delivered++;
 }

@@ -2,6 +2,14 @@
 
 import { createCounters } from "../base/index.ts";
 
+/** `hash_*`: by publisher or topic, as long as members stay the same and have room. */
+export type SharedStrategy =
+  | "round_robin"
+  | "least_inflight"
+  | "sticky"
+  | "hash_client"
+  | "hash_topic";
+
 export type SessionSettings = {
   /** Messages at QoS 1 and 2 under way to one client; the client's Receive Maximum lowers it. */
   readonly inflightMax: number;
@@ -13,6 +21,8 @@ export type SessionSettings = {
   readonly takeoverWaitMs: number;
   /** Messages that wait for an absent client: the newest are kept at its return. */
   readonly backlogMax: number;
+  /** Which member of a shared group gets a message. */
+  readonly sharedStrategy: SharedStrategy;
   /** How long after a start absent clients' wills and expiries that fell due do not count. */
   readonly restartGraceMs: number;
   /** A changed session is written this long after its change when little else is. */
@@ -43,6 +53,7 @@ export const sessionSettingsDefault: SessionSettings = {
   subscriptionsMax: 1000,
   takeoverWaitMs: 2000,
   backlogMax: Number.POSITIVE_INFINITY,
+  sharedStrategy: "round_robin",
   restartGraceMs: 30_000,
   checkpointDelayMs: 50,
   checkpointDelayMsMax: 1000,
@@ -74,6 +85,7 @@ export function createSessionCounters() {
     bodyGone: "in-flight messages whose body had been removed before the resend",
     missed: "messages that retention or damage removed before a session got them",
     backlogDropped: "messages dropped by backlogMax when their client came back",
+    groupMessagesDropped: "messages of shared groups that nobody was left to take",
     memoryQueueFull: "expiry-0 sessions ended because their queue was full",
     subscriptionsRefused: "subscriptions refused by subscriptionsMax",
     liveTopicsFull: "topics not remembered as sent live during a retained job",

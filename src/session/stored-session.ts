@@ -33,6 +33,7 @@ import {
 } from "./core/records.ts";
 import { type SessionKeys, sendNumberOfKey, sessionKeys } from "./keys.ts";
 import type { CollectedJobs } from "./retained-jobs.ts";
+import type { Interest } from "./shared/interest.ts";
 import type { BuiltWrites, StateWriter } from "./state-writer.ts";
 
 export type StoredSession = {
@@ -143,6 +144,7 @@ export async function readStoredSession(
 
 export type Removal = {
   readonly store: Store;
+  readonly interest: Interest;
   readonly writer: StateWriter;
   readonly session: StoredSession;
   /** Written together with the last deletes: a will that the end of the session sets off. */
@@ -151,7 +153,7 @@ export type Removal = {
 
 /** Resolves when nothing of the session is left, with the commit time of the last write. */
 export async function removeStoredSession(removal: Removal): Promise<number> {
-  const { store, writer, session, lastWrites } = removal;
+  const { store, interest, writer, session, lastWrites } = removal;
   const { clientId } = session.claim;
   await store.evidence.end(clientId, session.incarnation);
   const { keys, closed } = session;
@@ -169,7 +171,7 @@ export async function removeStoredSession(removal: Removal): Promise<number> {
   const rest = [...many, ...single, ...dues].map(deleteKey);
   const timeUs = await writer.write(() => guarded(keys, epoch, [...rest, ...lastWrites]));
   for (const { subscription } of session.subscriptions) {
-    if (subscription.qos > 0) store.interest.remove(subscription.filter);
+    if (subscription.qos > 0) interest.remove(subscription.filter);
   }
   return timeUs;
 }
@@ -179,7 +181,7 @@ export async function removeStoredSession(removal: Removal): Promise<number> {
  * far as it can be read. QoS 2 evidence of the lost incarnation stays behind, unused.
  */
 export async function eraseStoredSession(
-  store: Store,
+  interest: Interest,
   writer: StateWriter,
   clientId: string,
 ): Promise<void> {
@@ -199,7 +201,7 @@ export async function eraseStoredSession(
   await writer.write(() => ({ writes: [deleteKey(keys.claim)], guards: [] }));
   for (const entry of subEntries) {
     const filter = readableFilter(entry.value);
-    if (filter !== undefined) store.interest.remove(filter);
+    if (filter !== undefined) interest.remove(filter);
   }
 }
 

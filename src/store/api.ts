@@ -265,6 +265,8 @@ export interface Store {
   readonly interest: InterestFace;
   readonly evidence: EvidenceFace;
 
+  /** Where an append of this topic and publisher goes. */
+  shardOf(topic: string, publisher: string): ShardNumber;
   /** Routes by topic to a database and by publisher to a shard. `done` in commit order. */
   append(request: AppendRequest, done: AppendDone): void;
   /**

@@ -226,6 +226,10 @@ export class LocalStore implements Store {
     this.evidence.appendAway(request, shardOf(logs, publisher), done);
   }
 
+  shardOf(topic: string, publisher: string): ShardNumber {
+    return shardOf(this.#databases.byTopic(topic).logs, publisher).number;
+  }
+
   openWriter(name: string, publisher: string, topic?: string): Promise<number> {
     return this.#writerShard(publisher, topic).openWriter(name);
   }

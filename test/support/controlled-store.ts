@@ -101,6 +101,10 @@ export class ControlledStore implements Store {
     return () => this.listeners.delete(listener);
   }
 
+  shardOf(topic: string, publisher: string): ShardNumber {
+    return this.inner.shardOf(topic, publisher);
+  }
+
   openWriter(name: string, publisher: string): Promise<number> {
     return this.inner.openWriter(name, publisher);
   }

@@ -99,8 +99,12 @@ export class FakeStore implements Store {
     return new Map(this.logShards.map((shard) => [shard, this.data.lastUs.get(shard) ?? 0]));
   }
 
+  shardOf(_topic: string, publisher: string): ShardNumber {
+    return this.logShards[hash32(publisher) % this.logShards.length]!;
+  }
+
   append(request: AppendRequest, done: AppendDone): void {
-    const shard = this.logShards[hash32(request.publisher) % this.logShards.length]!;
+    const shard = this.shardOf(request.topic, request.publisher);
     this.enqueue({
       apply: () => {
         const { evidence } = request;
@@ -133,7 +137,7 @@ export class FakeStore implements Store {
   }
 
   openWriter(name: string, publisher: string): Promise<number> {
-    const shard = this.logShards[hash32(publisher) % this.logShards.length]!;
+    const shard = this.shardOf("", publisher);
     return new Promise((resolve) => {
       this.enqueue({
         apply: () => {

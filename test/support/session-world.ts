@@ -208,7 +208,9 @@ export class World implements WillPublisher {
       const stamp = writer === undefined ? {} : { writer };
       const request = { ...shape, expiryOffset: 0, frame, keep, evidence, ...stamp };
       store.append(request, (error, outcome) => {
-        if (outcome?.kind === "stored") fanOut.deliver(message, keep);
+        if (outcome?.kind === "stored") {
+          fanOut.deliver({ ...message, timeUs: outcome.timeUs }, keep);
+        }
         if (error === undefined) resolve(outcome);
         else reject(error);
       });
@@ -411,6 +413,7 @@ export class TestClient {
         if (this.autoAck && delivery.qos > 0) this.#answer(connection, delivery);
         return "sent";
       },
+      fits: (message) => message.frame.length <= this.maxBytes,
       pubrel: (packetId, reasonCode) => {
         if (!isLive()) return;
         this.#lines.push(

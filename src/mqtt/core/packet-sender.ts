@@ -113,6 +113,12 @@ export class PacketSender {
     return true;
   }
 
+  /** Whether `sendPublish` would send it, now or later on this connection. */
+  fitsPublish(stored: StoredFrame, options: Omit<SendOptions, "topic">): boolean {
+    const { version, maxPacketSize } = this.#limits;
+    return forwardSize(stored, { version, ...options }) <= maxPacketSize;
+  }
+
   sendPublish(stored: StoredFrame, options: SendOptions): SendResult {
     if (!this.#open) return "ended";
     const { qos, dup, retain, packetId, subscriptionIds, remainingExpiryS } = options;

@@ -287,6 +287,11 @@ export class ServerConnection {
     this.#send({ type: "unsuback", packetId, reasonCodes, properties });
   }
 
+  /** Whether the client's Maximum Packet Size admits it. */
+  fitsPublish(stored: StoredFrame, options: Omit<SendOptions, "topic">): boolean {
+    return this.#sender.fitsPublish(stored, options);
+  }
+
   /** The window, ids and the order of messages are the owner's. */
   sendPublish(stored: StoredFrame, options: SendOptions): SendResult {
     if (this.#state === "ended") return "ended";

@@ -5,6 +5,7 @@
 // is settled with `committed` or `failed`, later changes gather for the next one.
 
 import type { Ttv } from "../../store/index.ts";
+import type { Dealt } from "./dealt.ts";
 import type { InFlightRecord, InFlightSource } from "./records.ts";
 
 /**
@@ -38,6 +39,12 @@ export type InFlight = {
   bound: boolean;
   /** Its release is durable: PUBREL may be sent. */
   releaseBound: boolean;
+  /** False: it has no record, its shared group answers for it. */
+  kept: boolean;
+  /** Its shared group, as long as it is the group's. */
+  dealt: Dealt | undefined;
+  /** Its shared group may still ask for the record. */
+  awaitsGroup: boolean;
 };
 
 export type CollectedChanges = {
@@ -49,6 +56,8 @@ export class InFlightTable {
   readonly #byId = new Map<number, InFlight>();
   #dirty = new Set<InFlight>();
   #deletes = new Set<number>();
+  /** Finished; their records stay until their groups have forgotten them. */
+  readonly #awaiting = new Set<InFlight>();
   #nextSendNumber = 1;
 
   get size(): number {
@@ -78,7 +87,7 @@ export class InFlightTable {
 
   add(entry: InFlight): void {
     this.#byId.set(entry.packetId, entry);
-    this.#dirty.add(entry);
+    this.changed(entry);
   }
 
   /**
@@ -93,13 +102,23 @@ export class InFlightTable {
   }
 
   changed(entry: InFlight): void {
-    this.#dirty.add(entry);
+    if (entry.kept) this.#dirty.add(entry);
   }
 
   remove(entry: InFlight): void {
     this.#byId.delete(entry.packetId);
     this.#dirty.delete(entry);
-    if (entry.stored) this.#deletes.add(entry.sendNumber);
+    if (!entry.stored) return;
+    if (entry.awaitsGroup) this.#awaiting.add(entry);
+    else this.#deletes.add(entry.sendNumber);
+  }
+
+  /** The group asks no more. True: the record of a finished entry may go now. */
+  forgotten(entry: InFlight): boolean {
+    entry.awaitsGroup = false;
+    if (!this.#awaiting.delete(entry)) return false;
+    this.#deletes.add(entry.sendNumber);
+    return true;
   }
 
   collect(): CollectedChanges {
@@ -118,7 +137,7 @@ export class InFlightTable {
   /** As `collect`, with every record exact about what was sent. */
   collectExact(): CollectedChanges {
     for (const entry of this.#byId.values()) {
-      if (recordOf(entry).sent !== entry.storedSent) this.#dirty.add(entry);
+      if (recordOf(entry).sent !== entry.storedSent) this.changed(entry);
     }
     return this.collect();
   }
@@ -157,5 +176,8 @@ export function entryOf(sendNumber: number, record: InFlightRecord, exact: boole
     storedSent: record.sent,
     bound: true,
     releaseBound: record.released,
+    kept: true,
+    dealt: undefined,
+    awaitsGroup: false,
   };
 }

@@ -12,6 +12,7 @@
 import type { Ttv } from "../../store/index.ts";
 import type { Delivery } from "../api.ts";
 import { type Choice, isExpired } from "./choose.ts";
+import type { Dealt } from "./dealt.ts";
 import { type CollectedChanges, type InFlight, InFlightTable } from "./in-flight.ts";
 import type { InFlightSource } from "./records.ts";
 import { Window } from "./window.ts";
@@ -48,6 +49,8 @@ export type Outgoing = {
   readonly source: InFlightSource;
   /** It may have been sent before under another id. */
   readonly dup: boolean;
+  /** The shared group that deals it, at QoS 1 and 2. */
+  readonly dealt?: Dealt;
 };
 
 type QueuedQos0 = { readonly kind: "qos0"; readonly message: Ttv; readonly delivery: Delivery };
@@ -69,6 +72,8 @@ export class Outbound {
   #queue: Queued[] = [];
   #queuedQos0Bytes = 0;
   #resendsLeft = 0;
+  /** Messages whose groups have not said yet that they may be bound. */
+  readonly #unassigned = new Map<Dealt, InFlight>();
   /** PUBRELs that wait for their record, in the order of the PUBRECs (4.6.0-4). */
   #releases: InFlight[] = [];
 
@@ -213,6 +218,7 @@ export class Outbound {
       entry.bound = true;
       if (record.released) entry.releaseBound = true;
     }
+    this.tellGroups(changes);
     let sent = 0;
     for (const entry of this.#releases) {
       if (this.#isCurrent(entry)) {
@@ -222,6 +228,51 @@ export class Outbound {
       sent++;
     }
     this.#releases.splice(0, sent);
+  }
+
+  /** The records are durable: what was dealt at QoS 2 is this client's from now on. */
+  tellGroups(changes: CollectedChanges): void {
+    for (const { entry } of changes.puts) {
+      const { dealt } = entry;
+      if (dealt === undefined) continue;
+      entry.dealt = undefined;
+      entry.awaitsGroup = true;
+      dealt.bound(() => {
+        if (this.table.forgotten(entry)) this.#outlet.changed(false);
+      });
+    }
+  }
+
+  /** Its group has it durably that this client holds it: it may be bound, or sent. */
+  assigned(dealt: Dealt): void {
+    const entry = this.#unassigned.get(dealt);
+    this.#unassigned.delete(dealt);
+    if (entry === undefined || !this.#isCurrent(entry)) return;
+    if (!this.#durable) {
+      entry.bound = true;
+      return;
+    }
+    entry.kept = true;
+    this.table.changed(entry);
+    this.#outlet.changed(true);
+  }
+
+  /** The connection has ended: what shared groups have dealt and nobody else holds goes back. */
+  takeBack(): void {
+    this.#unassigned.clear();
+    for (const entry of [...this.table.values()]) {
+      const { dealt } = entry;
+      if (dealt === undefined) continue;
+      if (entry.stored) {
+        dealt.unsure();
+        continue;
+      }
+      this.table.remove(entry);
+      const sent = entry.stage !== "waiting";
+      // Half delivered at QoS 2 it must reach nobody else (4.8.2).
+      if (entry.qos === 2 && sent) dealt.done();
+      else dealt.back(sent || entry.dup);
+    }
   }
 
   #dispatchQos0(outgoing: Outgoing): "taken" | "wait" {
@@ -256,12 +307,14 @@ export class Outbound {
     const packetId = this.#ids.take(this.#inUse);
     if (packetId === undefined) return "wait";
     const entry = this.#newEntry(outgoing, packetId, qos);
+    const { dealt } = outgoing;
+    if (qos === 2 && dealt?.waitsForGroup) this.#unassigned.set(dealt, entry);
     this.#enterWindow(entry);
     if (this.blocked || !this.#mayLeave(entry)) {
       entry.message = keepMessage(outgoing.message);
       this.table.add(entry);
       this.#queue.push(entry);
-      this.#outlet.changed(qos === 2);
+      this.#outlet.changed(qos === 2 && entry.kept);
       return "taken";
     }
     // Known before it is sent: the ack may come while the call is still under way.
@@ -292,8 +345,11 @@ export class Outbound {
       message: undefined,
       stored: false,
       storedSent: false,
-      bound: !this.#durable,
+      bound: !this.#durable && outgoing.dealt?.waitsForGroup !== true,
       releaseBound: false,
+      kept: outgoing.dealt === undefined,
+      dealt: outgoing.dealt,
+      awaitsGroup: false,
     };
   }
 
@@ -363,6 +419,9 @@ export class Outbound {
     this.table.remove(entry);
     this.#leaveWindow(entry);
     if (entry.stored) this.#outlet.changed(false);
+    const { dealt } = entry;
+    entry.dealt = undefined;
+    dealt?.done();
   }
 
   #enterWindow(entry: InFlight): void {

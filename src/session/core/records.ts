@@ -58,7 +58,8 @@ export type CursorRecord = {
 export type SubscriptionRecord = { readonly subscription: Subscription; readonly start: Positions };
 
 export type InFlightSource =
-  | { readonly kind: "log"; readonly ref: TtvRef }
+  /** `group`: the shared group that dealt it. */
+  | { readonly kind: "log"; readonly ref: TtvRef; readonly group?: string }
   | { readonly kind: "retained"; readonly message: Ttv };
 
 export type InFlightRecord = {
@@ -70,6 +71,16 @@ export type InFlightRecord = {
   readonly sizeBytes: number;
   readonly identifiers: readonly number[];
   readonly source: InFlightSource;
+};
+
+/** A message of a shared group that somebody holds, or that is to be dealt again. */
+export type AssignedRecord = {
+  readonly ref: TtvRef;
+  readonly qos: 1 | 2;
+  /** Who holds it; "" = nobody. At QoS 2 its session says whether it is bound. */
+  readonly clientId: string;
+  /** Somebody may have seen it. */
+  readonly sent: boolean;
 };
 
 export type JobRecord = {
@@ -237,6 +248,7 @@ export function decodeDue(bytes: Uint8Array): DueRecord {
 const sentFlag = 8;
 const releasedFlag = 16;
 const retainedFlag = 32;
+const groupFlag = 64;
 
 export function encodeInFlight(record: InFlightRecord): Buffer {
   const flags =
@@ -244,15 +256,16 @@ export function encodeInFlight(record: InFlightRecord): Buffer {
     (record.retain ? 4 : 0) |
     (record.sent ? sentFlag : 0) |
     (record.released ? releasedFlag : 0) |
-    (record.source.kind === "retained" ? retainedFlag : 0);
+    (record.source.kind === "retained" ? retainedFlag : 0) |
+    (record.source.kind === "log" && record.source.group !== undefined ? groupFlag : 0);
   const out = begin().u8(flags).u16(record.packetId).varint(record.sizeBytes);
   out.varint(record.identifiers.length);
   for (const identifier of record.identifiers) out.varint(identifier);
   if (record.source.kind === "retained") {
     writeMessage(out, record.source.message);
   } else {
-    const { shard, generation, stream, timeUs } = record.source.ref;
-    out.varint(shard).varint(generation).varint(stream).varint(timeUs);
+    writeRef(out, record.source.ref);
+    if (record.source.group !== undefined) out.string(record.source.group);
   }
   return out.finish();
 }
@@ -272,17 +285,54 @@ export function decodeInFlight(bytes: Uint8Array): InFlightRecord {
       released: (flags & releasedFlag) !== 0,
       sizeBytes,
       identifiers,
-      source: readSource(input, (flags & retainedFlag) !== 0),
+      source: readSource(input, flags),
     };
   });
 }
 
-function readSource(input: ByteReader, retained: boolean): InFlightSource {
-  if (retained) return { kind: "retained", message: readMessage(input) };
+/** The claim of a shared group: its whole name. */
+export function encodeGroup(name: string): Buffer {
+  return begin().string(name).finish();
+}
+
+export function decodeGroup(bytes: Uint8Array): string {
+  return decode("group", bytes, (input) => input.string());
+}
+
+export function encodeAssigned({ ref, qos, clientId, sent }: AssignedRecord): Buffer {
+  const out = begin()
+    .u8(qos | (sent ? sentFlag : 0))
+    .string(clientId);
+  writeRef(out, ref);
+  return out.finish();
+}
+
+export function decodeAssigned(bytes: Uint8Array): AssignedRecord {
+  return decode("assigned", bytes, (input) => {
+    const flags = input.u8();
+    const clientId = input.string();
+    const qos = (flags & 3) === 2 ? 2 : 1;
+    return { qos, clientId, sent: (flags & sentFlag) !== 0, ref: readRef(input) };
+  });
+}
+
+function readSource(input: ByteReader, flags: number): InFlightSource {
+  if ((flags & retainedFlag) !== 0) return { kind: "retained", message: readMessage(input) };
+  const ref = readRef(input);
+  return (flags & groupFlag) === 0
+    ? { kind: "log", ref }
+    : { kind: "log", ref, group: input.string() };
+}
+
+function writeRef(out: ByteWriter, { shard, generation, stream, timeUs }: TtvRef): void {
+  out.varint(shard).varint(generation).varint(stream).varint(timeUs);
+}
+
+function readRef(input: ByteReader): TtvRef {
   const shard = input.varint();
   const generation = input.varint();
   const stream = input.varint();
-  return { kind: "log", ref: { shard, generation, stream, timeUs: input.varint() } };
+  return { shard, generation, stream, timeUs: input.varint() };
 }
 
 /** A retained message, as kept under its topic. */

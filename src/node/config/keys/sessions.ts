@@ -1,9 +1,9 @@
-// Keys: durable sessions. See `../keys.ts` for the rules.
+// Keys: durable sessions and shared subscriptions. See `../keys.ts` for the rules.
 
-import { count, duration, group } from "../schema.ts";
+import { choice, count, duration, group } from "../schema.ts";
 import { minute } from "./units.ts";
 
-export const sessions = group("Durable sessions.", {
+export const sessions = group("Durable sessions and shared subscriptions.", {
   takeoverWait: duration({
     doc: "How long a takeover waits for the last write of the old connection. Beyond: it goes on.",
     reload: "restart",
@@ -18,5 +18,10 @@ export const sessions = group("Durable sessions.", {
     min: 1,
     max: 1_000_000,
     zero: "no_limit",
+  }),
+  sharedStrategy: choice(["round_robin", "least_inflight", "sticky", "hash_client", "hash_topic"], {
+    doc: "Which member of a shared subscription gets a message.",
+    reload: "restart",
+    fallback: "round_robin",
   }),
 });
