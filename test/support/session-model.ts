@@ -20,6 +20,9 @@ export class ModelClient {
   /** Payloads received, with how often they were new to the application. */
   readonly received = new Map<string, number>();
   crashed = false;
+  /** Told of every message that is new to the application, and of every PUBACK. */
+  onReceived: (payload: string) => void = () => undefined;
+  onPuback: (payload: string) => void = () => undefined;
   readonly #world: World;
   #owed: Owed[] = [];
   #receiveMaximum = 65_535;
@@ -32,7 +35,11 @@ export class ModelClient {
   #unanswered = new Map<number, string>();
   readonly #lastNew = new Map<string, number>();
 
-  constructor(world: World, clientId: string) {
+  readonly #isMember: boolean;
+
+  /** `isMember`: of a shared group, where another member may have had a message before. */
+  constructor(world: World, clientId: string, isMember = false) {
+    this.#isMember = isMember;
     this.#world = world;
     this.client = world.client(clientId);
     this.client.onPublish = (message, delivery) => this.#published(message, delivery);
@@ -47,6 +54,12 @@ export class ModelClient {
     await this.client.connect(options);
   }
 
+  /** The session has ended: ids begin anew. */
+  forgetSession(): void {
+    this.#held = new Map();
+    this.#unanswered = new Map();
+  }
+
   get owedCount(): number {
     return this.#owed.length;
   }
@@ -58,6 +71,7 @@ export class ModelClient {
     if (owed === undefined) return;
     const { kind, packetId } = owed;
     if (kind === "puback") {
+      this.onPuback(this.#underWay.get(packetId) ?? "");
       this.#underWay.delete(packetId);
       this.#unanswered.delete(packetId);
       this.#complain(this.client.puback(packetId), "PUBACK", packetId);
@@ -90,7 +104,8 @@ export class ModelClient {
     }
     const seen = this.received.has(payload);
     if (seen && !dup) this.#fault(`${payload} came again without DUP`);
-    if (!seen && dup && !this.crashed) this.#fault(`${payload} has DUP for no reason`);
+    if (!seen && dup && !this.crashed && !this.#isMember)
+      this.#fault(`${payload} has DUP for no reason`);
     if (this.#seenHere.has(payload)) this.#fault(`${payload} came twice on one connection`);
     this.#seenHere.add(payload);
     this.#checkId(packetId, payload);
@@ -121,7 +136,8 @@ export class ModelClient {
   #isNew(payload: string, publisher: string): void {
     const count = this.received.get(payload) ?? 0;
     this.received.set(payload, count + 1);
-    if (count > 0) return;
+    this.onReceived(payload);
+    if (count > 0 || this.#isMember) return;
     const number = Number(payload.split("-")[1]);
     const last = this.#lastNew.get(publisher) ?? -1;
     if (number < last) this.#fault(`${payload} came first after ${publisher}-${last}`);
