@@ -347,7 +347,7 @@ describe("acceptance", () => {
     const { client } = await broker().connect("rpi", {
       connect: { properties: { requestProblemInformation: false } },
     });
-    client.send(subscribe5(1, [["$share/g/x", 0]]));
+    client.send(subscribe5(1, [["$SYS/x", 0]]));
     const { bytes: suback } = await client.next();
     expect(suback.subarray(0, 5)).toEqual(bytes("90 04 0001 00"));
   });

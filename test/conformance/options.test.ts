@@ -9,7 +9,6 @@ import {
   publish,
   publish5,
   subscribe4,
-  subscribe5,
 } from "../support/mqtt-bytes.ts";
 
 const broker = sharedBroker([
@@ -46,18 +45,6 @@ test("[3.2.2-18] without topic aliases none is announced, and any is refused wit
   expect(connack.properties?.topicAliasMaximum ?? 0).toBe(0);
   client.send(publish5("a", "x", { properties: "23 0001" }));
   await client.expectRefused(0x94);
-});
-
-test("shared subscriptions: CONNACK says that there are none, a filter gets 0x9E", async () => {
-  const { client, connack } = await broker().connect("shared");
-  expect(connack.properties?.sharedSubscriptionAvailable).toBe(false);
-  client.send(
-    subscribe5(1, [
-      ["$share/g/a", 0],
-      ["a", 0],
-    ]),
-  );
-  await client.expectBytes("90 05 0001 00 9e 00");
 });
 
 test("[3.1.2-8] [3.1.3-9] Will Delay: waits, is cancelled by a return, ends with the session", async () => {

@@ -119,6 +119,10 @@ class LoopLink implements SessionLink, InsideSubscription {
 
   // -------------------------------------------------------------- the session's side
 
+  fits(): boolean {
+    return true;
+  }
+
   publish(ttv: Ttv, delivery: Delivery): "sent" | "full" {
     if (this.#end !== undefined || this.#arrived.length >= this.receiveMaximum) {
       this.#isFull = true;

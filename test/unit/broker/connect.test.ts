@@ -22,7 +22,6 @@ describe("CONNECT", () => {
       receiveMaximum: 1000,
       topicAliasMaximum: 16,
       maximumPacketSize: 8 * 1024 * 1024,
-      sharedSubscriptionAvailable: false,
     });
   });
 

@@ -19,7 +19,7 @@ describe("SUBSCRIBE", () => {
     const filters = [
       "a",
       "a/b#",
-      "$share/g/t",
+      "$share/g/secret",
       "secret",
       "$SYS/broker/uptime",
       "$flagstone/#",
@@ -29,16 +29,28 @@ describe("SUBSCRIBE", () => {
     ];
     c.say(subscribing(filters, { qos: 2 }, 7));
     await world.advance(100);
-    expect(c.take()).toEqual(["suback #7 0x02 0x8f 0x9e 0x87 0x87 0x87 0x8f 0x02 0x97"]);
+    expect(c.take()).toEqual(["suback #7 0x02 0x8f 0x87 0x87 0x87 0x87 0x8f 0x02 0x97"]);
     expect(world.broker.counters).toMatchObject({ subscribes: 2, subscribesRefused: 7 });
   });
 
   test("refusals are 0x80 to a 3.1.1 client", async () => {
     const world = await BrokerWorld.start();
     const c = await world.connect("c", { level: 4, cleanStart: true });
-    c.say(subscribing(["$SYS/#", "ok", "$share/g/t"], { qos: 1 }, 7));
+    c.say(subscribing(["$SYS/#", "ok", "$share/g/$SYS/#"], { qos: 1 }, 7));
     await world.advance();
     expect(c.take()).toEqual(["suback #7 0x80 0x01 0x80"]);
+  });
+
+  test("R125: of a shared subscription the filter inside needs the right", async () => {
+    const access = {
+      authorize: (action: string, _client: unknown, topic: string) =>
+        action !== "subscribe" || topic !== "secret",
+    };
+    const world = await BrokerWorld.start({ access });
+    const c = await world.connect("c");
+    c.say(subscribing(["$share/g/secret", "$share/secret/b"], { qos: 1 }, 7));
+    await world.advance();
+    expect(c.take()).toEqual(["suback #7 0x87 0x01"]);
   });
 
   test("denySubscribeCode lets an operator say less", async () => {
@@ -67,11 +79,12 @@ describe("SUBSCRIBE", () => {
     c.connect("c", durable);
     await world.advance(12_000);
     expect(c.take()).toEqual(["connack 0x00"]);
-    c.say(subscribing(["a", "$share/g/t", "b"], {}, 3));
+    c.say(subscribing(["a", "$share/g/t", "b"], { qos: 1 }, 3));
     await world.advance(10_500);
-    expect(c.take()).toEqual(["suback #3 0x83 0x9e 0x83"]);
+    expect(c.take()).toEqual(["suback #3 0x83 0x83 0x83"]);
     await world.advance(30_000);
     expect(world.store.interest.wants("a")).toBe(false);
+    expect(world.store.interest.wants("t")).toBe(false);
     expect(world.broker.counters.subscribesLate).toBe(1);
   });
 

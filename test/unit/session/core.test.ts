@@ -131,6 +131,26 @@ test("the window admits by count and bytes, and always one", () => {
   expect([window.admits(0), window.free]).toEqual([false, 0]);
 });
 
+test("a finished message keeps its record until its shared group has forgotten it", () => {
+  const table = new InFlightTable();
+  const record = {
+    packetId: 5,
+    qos: 2,
+    retain: false,
+    sent: true,
+    released: true,
+    sizeBytes: 1,
+    identifiers: [],
+    source: { kind: "log", ref: { shard: 1, generation: 1, stream: 1, timeUs: 5 }, group: "g" },
+  } as const;
+  const entry = { ...entryOf(1, record, true), awaitsGroup: true };
+  table.restore(entry);
+  table.remove(entry);
+  expect([table.has(5), table.hasChanges]).toEqual([false, false]);
+  expect(table.forgotten(entry)).toBe(true);
+  expect(table.collect().deletes).toEqual([1]);
+});
+
 describe("in-flight records", () => {
   const record = {
     packetId: 5,

@@ -36,6 +36,13 @@ const examples: Record<
     expiryS: 60,
     dueUs: 60_001_000,
   }),
+  "group claim": example(records.encodeGroup, records.decodeGroup, "$share/g/t"),
+  assigned: example(records.encodeAssigned, records.decodeAssigned, {
+    ref: { shard: 3, generation: 1, stream: 2, timeUs: 1000 },
+    qos: 2,
+    clientId: "s",
+    sent: true,
+  }),
   cursor: example(records.encodeCursor, records.decodeCursor, {
     positions: new Map([
       [3, 1000],
