@@ -130,7 +130,9 @@ export class Group {
   }
 
   update(): void {
-    const state = nextQuotaState(this.#state, this.physicalBytes, this.quotaBytes);
+    // Blocks in memory are on the disk soon; those just sealed count twice for a moment.
+    const usedBytes = this.physicalBytes + this.gate.memoryBytes;
+    const state = nextQuotaState(this.#state, usedBytes, this.quotaBytes);
     if (state === this.#state) return;
     if (state === "full") this.counters.quotaFullTimes++;
     if (state === "near" && this.#state === "open") this.counters.quotaNearTimes++;

@@ -64,7 +64,7 @@ export class StoreMachine {
   };
 
   /** Starts a process up to an opened store; `start` is left to the caller. */
-  async open(): Promise<Process> {
+  async open(over: Partial<StoreSettings> = {}): Promise<Process> {
     const clock = this.clock.createProcess();
     this.#process = { clock };
     const disk = this.disk.attach();
@@ -90,6 +90,7 @@ export class StoreMachine {
         dir: "data/db",
         quarantineDir: "data/quarantine",
         ...this.#options.store,
+        ...over,
       },
       { disk, kv: this.kv, log, clock, logger, phase: (name) => this.#phase(name) },
     );
