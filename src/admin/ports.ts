@@ -65,7 +65,7 @@ export interface AdminHost {
   metrics(): readonly MetricSource[];
   configuration(): readonly ConfigValue[];
   /** Undefined where nothing can be read again. All or nothing. @throws CONFIG_*. */
-  readonly reload: ((dryRun: boolean) => readonly ConfigChangeInfo[]) | undefined;
+  readonly reload: ((dryRun: boolean) => Promise<readonly ConfigChangeInfo[]>) | undefined;
   /** A line on how far a start is: `replaying shard 3`. */
   progress(): string;
 }

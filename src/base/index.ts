@@ -12,6 +12,8 @@ export * from "./lru.ts";
 export * from "./network.ts";
 export * from "./node-disk.ts";
 export * from "./node-network.ts";
+export { plainAddress } from "./node-proxy.ts";
+export * from "./proxy-header.ts";
 export * from "./random.ts";
 export * from "./sim-calls.ts";
 export * from "./sim-clock.ts";

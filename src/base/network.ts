@@ -1,5 +1,6 @@
 // The network port: byte-stream connections and listeners. `node-network.ts` drives TCP,
-// `sim-network.ts` is the twin whose chunks, delays and cuts come from one seed.
+// `sim-network.ts` is the twin whose chunks, delays and cuts come from one seed; it has no TLS,
+// WebSocket or PROXY header.
 //
 // A connection never splits or merges what its owner means: any chunk may hold part of a packet or
 // many packets. Bytes passed to `onData` are only valid during the call.
@@ -31,6 +32,18 @@ export const networkErrors = defineErrors({
     message: "cannot connect to {address}: nobody listens there",
     help: "Start the other side or check the address.",
   },
+  tlsInvalid: {
+    code: "NETWORK_TLS_INVALID",
+    kind: "invalid",
+    message: "certificate or key cannot be used: {reason}",
+    help: "Both must be PEM and belong together; a listener keeps the pair that it has.",
+  },
+  refusedPeer: {
+    code: "NETWORK_PEER_REFUSED",
+    kind: "invalid",
+    message: "connection of {address} refused: {reason}",
+    help: "TLS, WebSocket or PROXY header of the peer do not fit the listener's settings.",
+  },
   failed: {
     code: "NETWORK_FAILED",
     kind: "retry",
@@ -39,11 +52,25 @@ export const networkErrors = defineErrors({
   },
 });
 
+/** What a verified client certificate says. */
+export type PeerCertificate = {
+  readonly commonName: string | undefined;
+  /** DNS names, addresses and mail addresses, without their kinds. */
+  readonly alternativeNames: readonly string[];
+  /** SHA-256 of the certificate, upper-case hex with colons; undefined behind a balancer. */
+  readonly fingerprint: string | undefined;
+};
+
 export interface ByteConnection {
   /**
    * Address and port of the peer, for logs and limits: `127.0.0.1:50312`, `[::1]:50312`, `unix`.
+   * Behind a balancer that sends PROXY headers it is the client's, not the balancer's.
    */
   readonly remote: string;
+  /** Once there is data. Undefined: the peer has shown none that we trust. */
+  readonly certificate?: PeerCertificate | undefined;
+  /** The peer has logged in: bounds that hold for strangers only are lifted. */
+  admitted?(): void;
   /** Bytes accepted by `write` that the peer's network has not taken yet. */
   readonly unsentBytes: number;
   /**
@@ -76,11 +103,61 @@ export type ListenAddress =
   | { readonly host: string; readonly port: number }
   | { readonly path: string };
 
+/** PEM texts. */
+export type TlsMaterial = {
+  readonly cert: string;
+  readonly key: string;
+  /** Authorities that client certificates are checked against. */
+  readonly ca: string | undefined;
+};
+
+export type TlsRules = {
+  readonly material: TlsMaterial;
+  readonly versionMin: "TLSv1.2" | "TLSv1.3";
+  readonly clientCertificate: "none" | "optional" | "required";
+};
+
+export type WebSocketRules = {
+  /** Of the URL; others get 404. */
+  readonly path: string;
+  /**
+   * Origins of web pages that may connect. `*`: all. Empty: pages of the host that they connect to,
+   * and of loopback. Clients that are no browsers send none and are not concerned.
+   */
+  readonly origins: readonly string[];
+  /** Largest message; it may hold many packets. Beyond: closed with 1009. */
+  readonly messageBytesMax: number;
+  /** Bytes of a message that is not complete yet, taken from a peer that has not logged in. */
+  readonly strangerBytesMax: number;
+};
+
+export type ProxyRules = {
+  /** Peers that must send a PROXY header first; nobody else's is read. */
+  readonly trusts: (host: string) => boolean;
+  readonly headerWaitMs: number;
+  /** Connections whose header is not complete; beyond they are closed. */
+  readonly waitingMax: number;
+};
+
+/** What stands between TCP and MQTT, in the order: PROXY header, TLS, WebSocket. */
+export type ListenOptions = {
+  readonly proxy?: ProxyRules;
+  readonly tls?: TlsRules;
+  readonly webSocket?: WebSocketRules;
+  /** A peer that never became a connection, or whose handshake failed. */
+  readonly refused?: (remote: string, reason: string) => void;
+};
+
 export interface Listener {
   /** The bound address; a port of 0 is replaced by the one that was given. */
   readonly address: ListenAddress;
   /** Connections the system could not hand over, for want of descriptors for example. */
   readonly failedAccepts: number;
+  /**
+   * New handshakes use this certificate; connections live on with theirs.
+   * @throws NETWORK_TLS_INVALID, and the old one stays.
+   */
+  setTls?(material: TlsMaterial): void;
   /** Stops accepting and frees the address. Connections already accepted live on. */
   close(): Promise<void>;
 }
@@ -88,11 +165,14 @@ export interface Listener {
 export interface Network {
   /**
    * A socket file that nobody listens on any more (its process was killed) is replaced.
-   * @throws NETWORK_ADDRESS_IN_USE, NETWORK_ADDRESS_INVALID, NETWORK_ACCESS_DENIED, NETWORK_FAILED.
+   * `accept` is called before the handshakes of TLS and WebSocket, so that limits count them.
+   * @throws NETWORK_ADDRESS_IN_USE, NETWORK_ADDRESS_INVALID, NETWORK_ACCESS_DENIED,
+   * NETWORK_TLS_INVALID, NETWORK_FAILED.
    */
   listen(
     address: ListenAddress,
     accept: (connection: ByteConnection) => ConnectionHandlers,
+    options?: ListenOptions,
   ): Promise<Listener>;
   /** @throws NETWORK_REFUSED, NETWORK_ACCESS_DENIED, NETWORK_FAILED. */
   connect(

@@ -1,30 +1,44 @@
-// The real network: TCP and Unix sockets on node:net, Nagle's algorithm off.
+// The real network: TCP and Unix sockets on node:net, Nagle's algorithm off, with what may stand
+// between them and MQTT: PROXY header, TLS, WebSocket.
 //
-// Invariants: an error of a socket reaches its owner through `onClose` only, once; a listener's
-// errors after it listens are counted, since nothing useful can be done about one failed accept.
-// TLS, WebSocket and the PROXY header are left to the broker.
+// Invariant: a listener's errors after it listens are counted, since nothing useful can be done
+// about one failed accept.
 
 import fs from "node:fs";
 import net from "node:net";
 import { parentDir } from "./disk.ts";
-import { toError } from "./errors.ts";
 import {
   type ByteConnection,
-  type ConnectionHandlers,
   formatAddress,
   type ListenAddress,
   type Listener,
+  type ListenOptions,
   type Network,
   networkErrors,
+  type PeerCertificate,
+  type TlsMaterial,
 } from "./network.ts";
-
-type Accept = (connection: ByteConnection) => ConnectionHandlers;
+import {
+  type Accept,
+  errnoOf,
+  NodeConnection,
+  remoteOf,
+  StagedConnection,
+} from "./node-connection.ts";
+import { ProxyDoor } from "./node-proxy.ts";
+import { TlsDoor } from "./node-tls.ts";
+import { WebSocketDoor } from "./node-websocket.ts";
 
 export const nodeNetwork: Network = { listen, connect };
 
-async function listen(address: ListenAddress, accept: Accept): Promise<Listener> {
+async function listen(
+  address: ListenAddress,
+  accept: Accept,
+  options: ListenOptions = {},
+): Promise<Listener> {
+  const door = new Door(accept, options);
   try {
-    return await listenOnce(address, accept);
+    return await listenOnce(address, door);
   } catch (error) {
     const isStale =
       "path" in address && errnoOf(error) === "EADDRINUSE" && (await isDeserted(address));
@@ -32,36 +46,132 @@ async function listen(address: ListenAddress, accept: Accept): Promise<Listener>
     fs.unlinkSync(address.path);
   }
   try {
-    return await listenOnce(address, accept);
+    return await listenOnce(address, door);
   } catch (error) {
     throw listenError(address, error);
   }
 }
 
-function listenOnce(address: ListenAddress, accept: Accept): Promise<Listener> {
+function listenOnce(address: ListenAddress, door: Door): Promise<Listener> {
   return new Promise((resolve, reject) => {
-    const server = net.createServer({ noDelay: true }, (socket) => attach(socket, accept));
+    const server = net.createServer({ noDelay: true }, (socket) => door.open(socket));
     server.once("error", reject);
     server.listen({ ...address }, () => {
       server.off("error", reject);
-      resolve(new NodeListener(server));
+      resolve(new NodeListener(server, door));
     });
   });
+}
+
+/** The way of a socket from its accept to its connection. */
+class Door {
+  readonly #accept: Accept;
+  readonly #refused: (remote: string, reason: string) => void;
+  readonly #proxy: ProxyDoor | undefined;
+  readonly #tls: TlsDoor | undefined;
+  readonly #webSocket: WebSocketDoor | undefined;
+
+  /** @throws NETWORK_TLS_INVALID. */
+  constructor(accept: Accept, options: ListenOptions) {
+    const { proxy, tls, webSocket, refused = () => undefined } = options;
+    this.#accept = accept;
+    this.#refused = refused;
+    this.#proxy =
+      proxy && new ProxyDoor(proxy, (socket, reason) => refused(remoteOf(socket), reason));
+    this.#tls = tls && new TlsDoor(tls);
+    this.#webSocket = webSocket && new WebSocketDoor(webSocket);
+  }
+
+  setTls(material: TlsMaterial): void {
+    this.#tls?.setMaterial(material);
+  }
+
+  open(socket: net.Socket): void {
+    if (this.#proxy === undefined) {
+      this.#enter(socket, remoteOf(socket), undefined);
+      return;
+    }
+    const own = remoteOf(socket);
+    this.#proxy.read(socket, (header) => {
+      const { source, commonName } = header ?? {};
+      const remote = source === undefined ? own : formatAddress(source);
+      this.#enter(
+        socket,
+        remote,
+        commonName === undefined ? undefined : behindBalancer(commonName),
+      );
+      // TLS takes what was put back by itself; a stream that flows already would drop it.
+      if (header !== undefined && this.#tls === undefined) socket.resume();
+    });
+  }
+
+  #enter(socket: net.Socket, remote: string, told: PeerCertificate | undefined): void {
+    if (this.#tls === undefined && this.#webSocket === undefined) {
+      const connection = new NodeConnection(socket, remote, told);
+      connection.serve(this.#accept(connection));
+      return;
+    }
+    const staged = new StagedConnection(socket, remote);
+    staged.serve(this.#accept(staged));
+    if (socket.destroyed) return;
+    if (this.#tls === undefined) {
+      this.#enterWebSocket(socket, staged, told);
+      return;
+    }
+    this.#tls.handle(socket, {
+      done: (secure, certificate = told) => {
+        if (this.#webSocket === undefined) {
+          staged.become(new NodeConnection(secure, remote, certificate));
+        } else {
+          this.#enterWebSocket(secure, staged, certificate);
+        }
+      },
+      failed: (reason) => this.#fail(staged, `TLS: ${reason}`),
+    });
+  }
+
+  #enterWebSocket(
+    socket: net.Socket,
+    staged: StagedConnection,
+    certificate: PeerCertificate | undefined,
+  ): void {
+    const { remote } = staged;
+    const upgrade = {
+      done: (connection: Parameters<StagedConnection["become"]>[0]) => staged.become(connection),
+      failed: (reason: string) => this.#refused(remote, `WebSocket: ${reason}`),
+    };
+    this.#webSocket?.handle(socket, { upgrade, remote, certificate });
+  }
+
+  #fail(staged: StagedConnection, reason: string): void {
+    this.#refused(staged.remote, reason);
+    staged.fail(reason);
+  }
+}
+
+function behindBalancer(commonName: string): PeerCertificate {
+  return { commonName, alternativeNames: [], fingerprint: undefined };
 }
 
 class NodeListener implements Listener {
   readonly address: ListenAddress;
   readonly #server: net.Server;
+  readonly #door: Door;
   failedAccepts = 0;
 
-  constructor(server: net.Server) {
+  constructor(server: net.Server, door: Door) {
     this.#server = server;
+    this.#door = door;
     const bound = server.address();
     if (bound === null || typeof bound === "string") this.address = { path: bound ?? "" };
     else this.address = { host: bound.address, port: bound.port };
     server.on("error", () => {
       this.failedAccepts++;
     });
+  }
+
+  setTls(material: TlsMaterial): void {
+    this.#door.setTls(material);
   }
 
   // Node's callback waits for the connections to end; the descriptor is closed in the call itself.
@@ -83,81 +193,9 @@ function connect(address: ListenAddress, open: Accept): Promise<ByteConnection> 
 }
 
 function attach(socket: net.Socket, open: Accept): ByteConnection {
-  const connection = new NodeConnection(socket);
+  const connection = new NodeConnection(socket, remoteOf(socket));
   connection.serve(open(connection));
   return connection;
-}
-
-class NodeConnection implements ByteConnection {
-  readonly remote: string;
-  readonly #socket: net.Socket;
-  #handlers: ConnectionHandlers | undefined;
-  #isClosing = false;
-  #awaitsDrain = false;
-  #error: Error | undefined;
-
-  constructor(socket: net.Socket) {
-    this.#socket = socket;
-    this.remote = remoteOf(socket);
-  }
-
-  /** Starts to report. Called in the turn in which the socket was made: no event is missed. */
-  serve(handlers: ConnectionHandlers): void {
-    this.#handlers = handlers;
-    const socket = this.#socket;
-    socket.on("data", (bytes: Buffer) => {
-      if (!socket.destroyed) handlers.onData(bytes);
-    });
-    socket.on("error", (error) => {
-      this.#error = networkErrors.failed({ address: this.remote, errno: errnoOf(error) }, error);
-    });
-    socket.on("close", () => {
-      this.#isClosing = true;
-      handlers.onClose(this.#error);
-    });
-  }
-
-  get unsentBytes(): number {
-    return this.#socket.writableLength;
-  }
-
-  write(bytes: Uint8Array): void {
-    if (this.#isClosing || !this.#socket.writable || bytes.length === 0) return;
-    this.#socket.write(bytes, this.#flushed);
-    this.#awaitsDrain ||= this.#socket.writableLength > 0;
-  }
-
-  pause(): void {
-    this.#socket.pause();
-  }
-
-  resume(): void {
-    this.#socket.resume();
-  }
-
-  end(): void {
-    this.#isClosing = true;
-    this.#socket.end();
-  }
-
-  destroy(): void {
-    this.#isClosing = true;
-    this.#socket.destroy();
-  }
-
-  // Node's own "drain" comes only after more than 16 KiB; this one function serves all writes, so
-  // that node can report the finished ones together.
-  readonly #flushed = (): void => {
-    if (!this.#awaitsDrain || this.#socket.writableLength > 0 || this.#socket.destroyed) return;
-    this.#awaitsDrain = false;
-    this.#handlers?.onDrain();
-  };
-}
-
-function remoteOf(socket: net.Socket): string {
-  const { remoteAddress, remotePort } = socket;
-  if (remoteAddress === undefined || remotePort === undefined) return "unix";
-  return formatAddress({ host: remoteAddress, port: remotePort });
 }
 
 /** Whether it is a socket nobody answers at. A plain file refuses connections too: it is kept. */
@@ -171,10 +209,6 @@ async function isDeserted(address: { readonly path: string }): Promise<boolean> 
     });
     socket.once("error", (error) => resolve(errnoOf(error) === "ECONNREFUSED"));
   });
-}
-
-function errnoOf(error: unknown): string {
-  return error instanceof Error && "code" in error ? String(error.code) : toError(error).message;
 }
 
 function listenError(address: ListenAddress, cause: unknown): Error {

@@ -11,6 +11,7 @@ import {
   type ConnectionHandlers,
   type ListenAddress,
   type Listener,
+  type ListenOptions,
   type Logger,
   type Network,
   type Random,
@@ -24,6 +25,10 @@ import { ClientDirectory } from "./clients.ts";
 import { ClientConnection, type ConnectionOwner, type ConnectionParts } from "./connection.ts";
 import { type BrokerCounters, createBrokerCounters } from "./counters.ts";
 import { LimitedLog } from "./limited-log.ts";
+import { Admission } from "./limits/admission.ts";
+import { Flapping } from "./limits/flapping.ts";
+import { Overload } from "./limits/overload.ts";
+import { type ListenerTerms, openTerms } from "./listener-terms.ts";
 import { LiveTrie } from "./live-subscriptions.ts";
 import { PublishPath } from "./publish-path.ts";
 import type { BrokerSettings } from "./settings.ts";
@@ -40,6 +45,8 @@ export type BrokerComponents = {
   readonly store: Store;
   /** Default: everybody may do everything outside the closed prefixes. */
   readonly access?: AccessPort;
+  /** Memory that the process uses, for `overload`; default: not known. */
+  readonly memoryBytes?: () => number;
   /** The broker owns what this returns. */
   readonly createSessions: (ports: SessionPorts) => Sessions;
 };
@@ -59,9 +66,8 @@ export class Broker implements ConnectionOwner {
   readonly #live: LiveTrie;
   readonly #listeners: Listener[] = [];
   readonly #connections = new Set<ClientConnection>();
-  /** Connections that are not accepted or refused yet, and how many of them an address has. */
-  readonly #undecided = new Set<ClientConnection>();
-  readonly #undecidedByAddress = new Map<string, number>();
+  readonly #admission: Admission;
+  readonly #overload: Overload;
   readonly #detaching = new Set<Promise<void>>();
   #closing: Promise<void> | undefined;
   #whenEmpty: (() => void) | undefined;
@@ -72,7 +78,7 @@ export class Broker implements ConnectionOwner {
     this.#components = components;
     const counters = createBrokerCounters();
     this.counters = counters;
-    const rights = new Rights(access, settings.closedPrefixes);
+    const rights = new Rights(access, settings);
     const log = new LimitedLog(logger, clock, settings.logLinesPerSMax);
     const live = new LiveTrie(settings.topicCacheMax);
     this.#live = live;
@@ -84,7 +90,17 @@ export class Broker implements ConnectionOwner {
     this.sessions = components.createSessions({ live, wills: path });
     const turn = new WriteTurn(clock, new ChunkPool(), counters);
     const sessions = this.sessions;
-    this.#parts = { settings, clock, random, rights, counters, log, turn, path, sessions };
+    const memoryBytes = components.memoryBytes ?? (() => 0);
+    this.#overload = new Overload(settings.overload, clock, memoryBytes, (level, lagMs) => {
+      logger.warn("broker.overload", { level, lagMs: Math.round(lagMs) });
+    });
+    this.#admission = new Admission(settings, counters, this.#overload, clock.elapsedMs());
+    const flapping = new Flapping(settings.flapping);
+    const isSheddingQos0 = () => this.#overload.level === 2;
+    this.#parts = {
+      ...{ settings, clock, random, rights, counters, log, turn, path, sessions },
+      ...{ flapping, isSheddingQos0 },
+    };
   }
 
   /** Before the store starts: its replay must know the filters. */
@@ -95,31 +111,57 @@ export class Broker implements ConnectionOwner {
   /** After the store has started, before the first connection. */
   start(): void {
     this.sessions.start();
+    this.#overload.start();
   }
 
   /** @throws what the network throws when the address cannot be had. */
-  async listen(address: ListenAddress): Promise<Listener> {
-    const listener = await this.#components.network.listen(address, (connection) =>
-      this.accept(connection),
+  async listen(
+    address: ListenAddress,
+    terms: ListenerTerms = openTerms,
+    options: ListenOptions = {},
+  ): Promise<Listener> {
+    const listener = await this.#components.network.listen(
+      address,
+      (connection) => this.accept(connection, terms),
+      { refused: (remote, why) => this.handshakeRefused(remote, terms.name, why), ...options },
     );
     this.#listeners.push(listener);
     return listener;
   }
 
   /** Serves a connection that somebody has accepted. */
-  accept(transport: ByteConnection): ConnectionHandlers {
-    if (!this.#admits(transport)) {
+  accept(transport: ByteConnection, terms: ListenerTerms = openTerms): ConnectionHandlers {
+    const { clock } = this.#components;
+    if (this.#closing !== undefined) {
+      transport.destroy();
+      return nothing;
+    }
+    const ticket = this.#admission.admit(transport.remote, terms, clock.elapsedMs());
+    if ("event" in ticket) {
+      this.#parts.log.warn(ticket.event, ticket.fields);
       transport.destroy();
       return nothing;
     }
     this.counters.connectionsAccepted++;
-    const connection = new ClientConnection(this.#parts, this, transport);
+    const connection = new ClientConnection(this.#parts, this, { transport, terms, ticket });
     this.#connections.add(connection);
-    this.#undecided.add(connection);
-    const address = addressOf(transport.remote);
-    const before = this.#undecidedByAddress.get(address) ?? 0;
-    this.#undecidedByAddress.set(address, before + 1);
     return connection;
+  }
+
+  /** A peer's TLS, WebSocket or PROXY header did not do. */
+  handshakeRefused(remote: string, listener: string, why: string): void {
+    this.counters.connectionsNoHandshake++;
+    this.#parts.log.warn("broker.handshake_refused", { remote, listener, why });
+  }
+
+  /**
+   * Users, keys or rules have changed: whoever would not be let in any more is let go, with 0x87.
+   * Returns how many. Rights to topics need no call: they are asked for each message.
+   */
+  recheck(): number {
+    let count = 0;
+    for (const connection of [...this.#connections]) if (connection.recheck()) count++;
+    return count;
   }
 
   counts(): { readonly connections: number; readonly liveFilters: number } {
@@ -146,14 +188,6 @@ export class Broker implements ConnectionOwner {
 
   // -------------------------------------------------------------- connections tell
 
-  decided(connection: ClientConnection): void {
-    if (!this.#undecided.delete(connection)) return;
-    const address = addressOf(connection.remote);
-    const left = (this.#undecidedByAddress.get(address) ?? 1) - 1;
-    if (left === 0) this.#undecidedByAddress.delete(address);
-    else this.#undecidedByAddress.set(address, left);
-  }
-
   detaching(done: Promise<void>): void {
     this.#detaching.add(done);
     done.then(() => this.#detaching.delete(done)).catch(() => undefined);
@@ -166,28 +200,10 @@ export class Broker implements ConnectionOwner {
 
   // -------------------------------------------------------------- the parts
 
-  #admits(transport: ByteConnection): boolean {
-    if (this.#closing !== undefined) return false;
-    const { connectionsMax, preAuthSocketsPerAddress } = this.#settings;
-    const { log } = this.#parts;
-    const { remote } = transport;
-    if (this.#connections.size >= connectionsMax) {
-      this.counters.connectionsFull++;
-      log.warn("broker.connections_full", { remote, connectionsMax });
-      return false;
-    }
-    const address = addressOf(remote);
-    // Everybody on a Unix socket is one address, and local.
-    if (address === remote) return true;
-    if ((this.#undecidedByAddress.get(address) ?? 0) < preAuthSocketsPerAddress) return true;
-    this.counters.connectionsPerAddress++;
-    log.warn("broker.address_full", { remote, preAuthSocketsPerAddress });
-    return false;
-  }
-
   async #close(): Promise<void> {
     const { clock } = this.#components;
     const { closeBatchMax, closePaceMs, lingerMs } = this.#settings;
+    this.#overload.stop();
     await Promise.all(this.#listeners.map((listener) => listener.close()));
     let inBatch = 0;
     for (const connection of [...this.#connections]) {
@@ -240,10 +256,4 @@ export class Broker implements ConnectionOwner {
 
 export function createBroker(settings: BrokerSettings, components: BrokerComponents): Broker {
   return new Broker(settings, components);
-}
-
-/** Without the port; the whole of it for a Unix socket. */
-function addressOf(remote: string): string {
-  const colon = remote.lastIndexOf(":");
-  return colon < 0 ? remote : remote.slice(0, colon);
 }

@@ -23,20 +23,23 @@ export function clientIdOf(packet: ConnectPacket, random: Random): string {
   return `auto-${random.bytes(assignedIdBytes).toString("hex")}`;
 }
 
-/** Why the CONNECT is refused; undefined when it may go on. */
-export function connectFault(
-  packet: ConnectPacket,
+/** Why CONNECT is refused whoever it is; undefined when it may go on. */
+export function clientIdFault(
+  clientId: string,
+  { clientIdBytesMax }: Pick<BrokerSettings, "clientIdBytesMax">,
+): ReasonCode | undefined {
+  const isTooLong = Buffer.byteLength(clientId) > clientIdBytesMax;
+  return isTooLong ? reason.clientIdentifierNotValid : undefined;
+}
+
+/** The right to publish a will is asked for when it is given, and again when it is published. */
+export function willFault(
+  { will }: ConnectPacket,
   client: Client,
   rights: Rights,
-  settings: Pick<BrokerSettings, "clientIdBytesMax">,
 ): ReasonCode | undefined {
-  if (packet.properties.authenticationMethod !== undefined) return reason.badAuthenticationMethod;
-  if (Buffer.byteLength(client.clientId) > settings.clientIdBytesMax) {
-    return reason.clientIdentifierNotValid;
-  }
-  const { will } = packet;
-  if (will !== undefined && !rights.may("publish", client, will.topic)) return reason.notAuthorized;
-  return undefined;
+  if (will === undefined || rights.may("publish", client, will.topic)) return undefined;
+  return reason.notAuthorized;
 }
 
 /** What the client asks for, before the cap; 3.1.1 can only say "for ever" or "not at all". */

@@ -15,9 +15,11 @@ import type {
 } from "../base/index.ts";
 import {
   type AckToken,
+  type AuthPacket,
   type ConnectionEnd,
   type ConnectPacket,
   type InboundPublish,
+  type Properties,
   type ReasonCode,
   reason,
   reasonName,
@@ -32,13 +34,21 @@ import type { ClientView } from "./clients.ts";
 import {
   answerProperties,
   cappedExpiryS,
+  clientIdFault,
   clientIdOf,
-  connectFault,
   connectRequestOf,
+  willFault,
 } from "./connect-path.ts";
+import { countEnd } from "./connection-ends.ts";
+import { ConnectionTimers } from "./connection-timers.ts";
 import type { BrokerCounters } from "./counters.ts";
 import { connectReason, publishReason } from "./errors.ts";
 import type { LimitedLog } from "./limited-log.ts";
+import type { Ticket } from "./limits/admission.ts";
+import { deviceProfileOf } from "./limits/devices.ts";
+import type { Flapping } from "./limits/flapping.ts";
+import type { ListenerTerms } from "./listener-terms.ts";
+import { Login, type LoginOutcome } from "./login.ts";
 import type { PublishPath } from "./publish-path.ts";
 import { type PublishOwner, PublishQueue } from "./publish-queue.ts";
 import { createMemoryInbox, openDurableInbox, type Qos2Inbox } from "./qos2-inbox.ts";
@@ -58,11 +68,18 @@ export type ConnectionParts = {
   readonly turn: WriteTurn;
   readonly path: PublishPath;
   readonly sessions: Sessions;
+  readonly flapping: Flapping;
+  readonly isSheddingQos0: () => boolean;
+};
+
+/** What belongs to one connection from its accept on. */
+export type Admitted = {
+  readonly transport: ByteConnection;
+  readonly terms: ListenerTerms;
+  readonly ticket: Ticket;
 };
 
 export interface ConnectionOwner {
-  /** CONNECT was accepted or refused: limits before that no longer count it. */
-  decided(connection: ClientConnection): void;
   /** Its session is let go; `done` when that is durable. */
   detaching(done: Promise<void>): void;
   closed(connection: ClientConnection): void;
@@ -94,14 +111,24 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
   readonly #transport: ByteConnection;
   readonly #output: ConnectionOutput;
   readonly #core: ServerConnection;
+  readonly #timers: ConnectionTimers;
+  readonly #terms: ListenerTerms;
+  readonly #ticket: Ticket;
   #accepted: Accepted | undefined;
+  #login: Login | undefined;
+  /** PUBLISHes since the last charge to the rates. */
+  #published = 0;
+  #isTooFast = false;
+  #isPaced = false;
   #isPaused = false;
   #isShuttingDown = false;
-  #alarm: { readonly atMs: number; readonly cancel: Cancel } | undefined;
   #cancelLinger: Cancel | undefined;
 
-  constructor(parts: ConnectionParts, owner: ConnectionOwner, transport: ByteConnection) {
+  constructor(parts: ConnectionParts, owner: ConnectionOwner, admitted: Admitted) {
     const { settings, clock, turn } = parts;
+    const { transport, terms, ticket } = admitted;
+    this.#terms = terms;
+    this.#ticket = ticket;
     this.#parts = parts;
     this.#owner = owner;
     this.#transport = transport;
@@ -111,7 +138,8 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
     );
     const nowMs = clock.elapsedMs();
     this.#core = new ServerConnection(settings.mqtt, this, this.#output.buffer, nowMs);
-    this.#watch();
+    this.#timers = new ConnectionTimers(clock, this.#core);
+    this.#timers.watch();
   }
 
   get isAccepted(): boolean {
@@ -159,8 +187,22 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
 
   onData(bytes: Buffer): void {
     this.#parts.counters.bytesReceived += bytes.length;
-    this.#core.receive(bytes, this.#nowMs());
+    const nowMs = this.#nowMs();
+    this.#core.receive(bytes, nowMs);
+    if (this.#ticket.traffic.isLimited) this.#charge(bytes.length, nowMs);
     this.#updateReading();
+  }
+
+  #charge(sizeBytes: number, nowMs: number): void {
+    const waitMs = this.#ticket.traffic.charge(this.#published, sizeBytes, nowMs);
+    this.#published = 0;
+    if (waitMs === 0 || this.#isTooFast || this.#hasEnded()) return;
+    this.#isTooFast = true;
+    this.#parts.counters.ratePauses++;
+    this.#timers.after(waitMs, () => {
+      this.#isTooFast = false;
+      this.#updateReading();
+    });
   }
 
   onDrain(): void {
@@ -170,22 +212,61 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
   onClose(_error: Error | undefined): void {
     this.#core.transportClosed();
     this.#cancelLinger?.();
+    this.#ticket.closed();
     this.#owner.closed(this);
   }
 
   // -------------------------------------------------------------- CONNECT
 
   onConnect(packet: ConnectPacket): void {
-    const { settings, random, rights, clock } = this.#parts;
-    this.client = { clientId: clientIdOf(packet, random), user: undefined };
-    const fault = connectFault(packet, this.client, rights, settings);
+    const { settings, random, clock, flapping } = this.#parts;
+    const clientId = clientIdOf(packet, random);
+    this.client = { clientId, user: undefined };
+    const fault = clientIdFault(clientId, settings);
+    if (fault !== undefined) {
+      this.#core.refuseConnect(fault);
+      return;
+    }
+    const { userName, password } = packet;
+    const { certificate } = this.#transport;
+    const { auth, name: listener } = this.#terms;
+    const login = new Login(
+      { auth, clock, timers: this.#timers, waitMs: settings.connectWaitMs },
+      { clientId, userName, password, certificate, remote: this.remote, listener },
+      {
+        answer: (reasonCode, data) => this.#core.sendAuth(reasonCode, authData(data)),
+        decided: (outcome) => this.#loggedIn(packet, outcome),
+        ended: (why) => this.#loginEnded(why),
+      },
+    );
+    this.#login = login;
+    if (flapping.isFlapping(clientId, this.#nowMs())) {
+      this.#timers.after(settings.flappingDelayMs, () => login.start(packet));
+    } else {
+      login.start(packet);
+    }
+  }
+
+  #loggedIn(packet: ConnectPacket, outcome: LoginOutcome): void {
+    if (this.#core.state !== "deciding") return;
+    const { settings, rights, clock, log } = this.#parts;
+    if (outcome.kind === "refused") {
+      const { reasonCode, why } = outcome;
+      log.warn("broker.login_refused", { ...this.#names(), listener: this.#terms.name, why });
+      this.#core.refuseConnect(reasonCode);
+      return;
+    }
+    const { user, grants } = outcome.identity;
+    const { clientId } = this.client;
+    this.client = { clientId, user, ...(grants !== undefined && { grants }) };
+    const fault = willFault(packet, this.client, rights);
     if (fault !== undefined) {
       this.#core.refuseConnect(fault);
       return;
     }
     const request = connectRequestOf(packet, this.client, settings.sessionExpiryMaxS);
     waitFor(clock, settings.connectWaitMs, this.#openSession(request), {
-      value: (opened) => this.#accept(packet, request, opened),
+      value: (opened) => this.#accept(packet, request, opened, outcome),
       error: (error) => this.#unavailable(error),
       late: () => this.#unavailable(undefined),
       // Refused by then: as if the client had never been there.
@@ -195,8 +276,11 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
 
   async #openSession(request: ConnectRequest): Promise<Opened> {
     const { core, output, parts } = { core: this.#core, output: this.#output, parts: this.#parts };
-    const { rights, clock, counters, sessions, path } = parts;
-    const link = new ClientLink({ core, output, client: this.client, rights, clock, counters });
+    const { rights, clock, counters, sessions, path, settings } = parts;
+    const { client } = this;
+    const device = deviceProfileOf(settings.devices, client.clientId);
+    const paced = (waitMs: number) => this.#pace(waitMs);
+    const link = new ClientLink({ core, output, client, rights, clock, counters, device, paced });
     const { session, sessionPresent } = await sessions.connect(request, link);
     const { claim, clientId } = session;
     // What this client has published before is fanned out before what it publishes now (4.6.0-6).
@@ -211,7 +295,12 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
     }
   }
 
-  #accept(packet: ConnectPacket, request: ConnectRequest, opened: Opened): void {
+  #accept(
+    packet: ConnectPacket,
+    request: ConnectRequest,
+    opened: Opened,
+    { data }: Extract<LoginOutcome, { kind: "in" }>,
+  ): void {
     if (this.#core.state !== "deciding") {
       // The transport went while the session was made.
       this.#letGo(opened, this.#isShuttingDown ? { kind: "shutdown" } : lost);
@@ -231,13 +320,17 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
     const connectedAtMs = this.#nowMs();
     this.#accepted = { session, queue, subscribes, protocol, connectedAtMs };
     counters.clientsConnected++;
-    this.#owner.decided(this);
-    const properties = answerProperties(packet, request);
+    this.#ticket.decided();
+    this.#transport.admitted?.();
+    const properties = {
+      ...answerProperties(packet, request),
+      ...authData(data),
+    };
     this.#core.acceptConnect({ sessionPresent, properties }, this.#nowMs());
     // What was pipelined behind CONNECT may have ended it already.
     if (this.#hasEnded()) return;
     session.open();
-    this.#watch();
+    this.#timers.watch();
     this.#updateReading();
   }
 
@@ -265,9 +358,14 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
   onPublish(publish: InboundPublish, token: AckToken): void {
     const { counters, path, log } = this.#parts;
     const { qos, topic } = publish;
+    this.#published++;
     if (qos === 0) counters.publishesQos0++;
     else if (qos === 1) counters.publishesQos1++;
     else counters.publishesQos2++;
+    if (qos === 0 && this.#parts.isSheddingQos0()) {
+      counters.qos0Shed++;
+      return;
+    }
     if (path.mayPublish(this.client, topic)) {
       this.#accepted?.queue.publish(publish, token);
       return;
@@ -301,14 +399,30 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
     this.#accepted?.subscribes.unsubscribe(request);
   }
 
-  /** No method is offered, so the core lets no AUTH through. */
-  onAuth(): void {
-    this.#core.protocolError("AUTH without a method");
+  onAuth(packet: AuthPacket): void {
+    const login = this.#login;
+    if (login === undefined) this.#core.protocolError("AUTH out of turn");
+    else if (packet.reasonCode !== reason.reauthenticate) login.onAuth(packet);
+    else login.again(packet);
   }
 
   #checkAck(what: string, packetId: number, fault: number | undefined): void {
     if (fault === undefined) return;
     this.#core.protocolError(`${what} for packet ${packetId} in the wrong state`);
+  }
+
+  // -------------------------------------------------------------- the login, later
+
+  /** Whether the login has ended; the client is told then. */
+  recheck(): boolean {
+    return this.#login?.recheck() ?? false;
+  }
+
+  #loginEnded(why: string): void {
+    const { counters, log } = this.#parts;
+    counters.clientsLoginEnded++;
+    log.warn("broker.login_ended", { ...this.#names(), why });
+    this.#core.disconnect(reason.notAuthorized);
   }
 
   // -------------------------------------------------------------- what becomes of publishes
@@ -347,9 +461,9 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
       this.#parts.counters.closesForced++;
       this.#transport.destroy();
     });
-    this.#alarm?.cancel();
+    this.#timers.stop();
     this.#report(end);
-    this.#owner.decided(this);
+    this.#ticket.decided();
     const accepted = this.#accepted;
     if (accepted === undefined) return;
     accepted.queue.end();
@@ -377,8 +491,13 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
     const { log, counters } = this.#parts;
     const { cause, reasonCode, error } = end;
     countEnd(counters, end, this.isAccepted);
+    if (reasonCode === reason.sessionTakenOver) this.#noteTakeover();
     const fields = { ...this.#names(), cause, reason: reasonName(reasonCode) };
-    if (cause === "client_disconnect" || cause === "transport") {
+    const isUsual =
+      cause === "client_disconnect" ||
+      cause === "transport" ||
+      reasonCode === reason.sessionTakenOver;
+    if (isUsual) {
       log.debug("broker.connection_ended", fields);
     } else if (!this.#isShuttingDown) {
       const why = error === undefined ? fields : { ...fields, error: error.message };
@@ -386,7 +505,25 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
     }
   }
 
+  #noteTakeover(): void {
+    const { flapping, counters, log, settings } = this.#parts;
+    if (!flapping.note(this.client.clientId, this.#nowMs())) return;
+    counters.clientsFlapping++;
+    const { takeoversMax, windowMs } = settings.flapping;
+    log.warn("broker.client_flapping", { ...this.#names(), takeovers: takeoversMax, windowMs });
+  }
+
   // -------------------------------------------------------------- reading and time
+
+  /** One wait at a time: a session that is told "full" asks for no more until then. */
+  #pace(waitMs: number): void {
+    if (this.#isPaced) return;
+    this.#isPaced = true;
+    this.#timers.after(waitMs, () => {
+      this.#isPaced = false;
+      this.#accepted?.session.drained();
+    });
+  }
 
   #onRoom(): void {
     this.#updateReading();
@@ -397,7 +534,8 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
     if (this.#hasEnded()) return;
     const accepted = this.#accepted;
     const isBehind =
-      accepted !== undefined && (accepted.queue.blocked || accepted.subscribes.blocked);
+      this.#isTooFast ||
+      (accepted !== undefined && (accepted.queue.blocked || accepted.subscribes.blocked));
     const nowMs = this.#nowMs();
     if (isBehind) this.#core.pauseKeepAlive(nowMs);
     else this.#core.resumeKeepAlive(nowMs);
@@ -410,21 +548,7 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
       return;
     }
     this.#transport.resume();
-    this.#watch();
-  }
-
-  /** Sees to it that the core is told when its next deadline passes. Deadlines mostly move on. */
-  #watch(): void {
-    const deadlineMs = this.#core.deadlineMs;
-    if (deadlineMs === undefined) return;
-    if (this.#alarm !== undefined && this.#alarm.atMs <= deadlineMs) return;
-    this.#alarm?.cancel();
-    const cancel = this.#parts.clock.schedule(deadlineMs - this.#nowMs(), () => {
-      this.#alarm = undefined;
-      this.#core.tick(this.#nowMs());
-      this.#watch();
-    });
-    this.#alarm = { atMs: deadlineMs, cancel };
+    this.#timers.watch();
   }
 
   #nowMs(): number {
@@ -438,41 +562,6 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
 
 const lost: DetachCause = { kind: "lost", expiryS: undefined };
 
-function countEnd(counters: BrokerCounters, end: ConnectionEnd, isAccepted: boolean): void {
-  switch (end.cause) {
-    case "client_disconnect":
-      if (end.publishWill) counters.disconnectsWithWill++;
-      else counters.disconnects++;
-      return;
-    case "keep_alive":
-      counters.endsKeepAlive++;
-      return;
-    case "connect_timeout":
-      counters.connectTimeouts++;
-      return;
-    case "transport":
-      counters.endsTransport++;
-      return;
-    case "protocol_error":
-      counters.endsProtocolError++;
-      return;
-    default:
-      countServerEnd(counters, end.reasonCode, isAccepted);
-  }
-}
-
-function countServerEnd(
-  counters: BrokerCounters,
-  reasonCode: ReasonCode,
-  isAccepted: boolean,
-): void {
-  if (reasonCode === reason.sessionTakenOver) {
-    counters.takeovers++;
-  } else if (isAccepted) {
-    counters.endsServer++;
-  } else {
-    counters.clientsRefused++;
-    if (reasonCode === reason.notAuthorized) counters.clientsNotAuthorized++;
-    if (reasonCode === reason.serverUnavailable) counters.clientsUnavailable++;
-  }
+function authData(data: Buffer | undefined): Properties {
+  return data === undefined ? {} : { authenticationData: data };
 }

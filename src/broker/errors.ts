@@ -18,6 +18,24 @@ export const brokerErrors = defineErrors({
     message: "client {clientId} may not publish to {topic}",
     help: "Give the client the right to publish there, or make it use another topic.",
   },
+  usersInvalid: {
+    code: "BROKER_USERS_INVALID",
+    kind: "invalid",
+    message: "password file cannot be used: {reason}",
+    help: "Each line is name:hash; `flagstone user` writes them. A node that runs keeps the old ones.",
+  },
+  hookUnreadable: {
+    code: "BROKER_HOOK_UNREADABLE",
+    kind: "invalid",
+    message: "the http method's answer has another form",
+    help: 'It is JSON with "result": allow, deny or ignore; docs/operating/security.md has the rest.',
+  },
+  rulesInvalid: {
+    code: "BROKER_RULES_INVALID",
+    kind: "invalid",
+    message: "{what} cannot be used: {reason}",
+    help: "docs/operating/security.md has the grammar. A node that runs keeps the old rules.",
+  },
 });
 
 /** What PUBACK and PUBREC say when a message could not be stored. */

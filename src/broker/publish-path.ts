@@ -183,7 +183,7 @@ export class PublishPath implements WillPublisher {
     if (stamp !== undefined && store.writerResult(stamp, clientId, will.topic) !== undefined)
       return;
     const { topic } = will;
-    if (!this.mayPublish({ clientId, user }, topic)) {
+    if (!this.#parts.rights.mayWill({ clientId, user }, topic)) {
       counters.willsDenied++;
       log.warn("broker.will_denied", { clientId, topic });
       throw brokerErrors.publishDenied({ clientId, topic: JSON.stringify(topic) });

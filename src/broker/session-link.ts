@@ -7,6 +7,8 @@ import type { Delivery, SessionLink } from "../session/index.ts";
 import type { Ttv } from "../store/index.ts";
 import type { Client, Rights } from "./access.ts";
 import type { BrokerCounters } from "./counters.ts";
+import type { DeviceProfile } from "./limits/devices.ts";
+import { createRate, type Rate } from "./limits/rate.ts";
 import type { ConnectionOutput } from "./write-path.ts";
 
 export type LinkParts = {
@@ -16,6 +18,10 @@ export type LinkParts = {
   readonly rights: Rights;
   readonly clock: Clock;
   readonly counters: BrokerCounters;
+  /** Of a client that takes less than it can say. */
+  readonly device: DeviceProfile | undefined;
+  /** Calls back when the pace has room again. */
+  readonly paced: (waitMs: number) => void;
 };
 
 const usPerS = 1_000_000;
@@ -24,12 +30,15 @@ export class ClientLink implements SessionLink {
   readonly version: 4 | 5;
   readonly receiveMaximum: number;
   readonly #parts: LinkParts;
+  readonly #pace: Rate | undefined;
 
   /** REQUIRES: CONNECT has come. */
   constructor(parts: LinkParts) {
     this.#parts = parts;
     this.version = parts.core.version;
     this.receiveMaximum = parts.core.clientReceiveMaximum;
+    const { device, clock } = parts;
+    this.#pace = device && createRate(device.messagesPerS, clock.elapsedMs());
   }
 
   publish(message: Ttv, delivery: Delivery): "sent" | "too_large" | "full" {
@@ -40,10 +49,12 @@ export class ClientLink implements SessionLink {
       counters.deliveriesDenied++;
       return "too_large";
     }
+    if (this.#isTooLarge(message)) return "too_large";
     if (!output.admits(message.frame.length)) {
       counters.deliveriesFull++;
       return "full";
     }
+    if (!this.#keepsPace()) return "full";
     const { qos, dup, retain, packetId, subscriptionIds } = delivery;
     const { topic } = message;
     const remainingExpiryS = this.#remainingExpiryS(message.expiryUs);
@@ -75,6 +86,23 @@ export class ClientLink implements SessionLink {
     // Not accepted yet, so CONNACK tells it, which has other reasons.
     if (core.state === "deciding") core.refuseConnect(reason.serverUnavailable);
     else core.disconnect(reasonCode);
+  }
+
+  #isTooLarge({ frame }: Ttv): boolean {
+    const { device, counters } = this.#parts;
+    if (device === undefined || frame.length <= device.packetBytesMax) return false;
+    counters.deliveriesTooLargeForDevice++;
+    return true;
+  }
+
+  #keepsPace(): boolean {
+    if (this.#pace === undefined) return true;
+    const { clock, counters, paced } = this.#parts;
+    const nowMs = clock.elapsedMs();
+    if (this.#pace.take(nowMs)) return true;
+    counters.deliveriesPaced++;
+    paced(this.#pace.waitMs(nowMs));
+    return false;
   }
 
   #remainingExpiryS(expiryUs: number): number | undefined {

@@ -6,6 +6,9 @@ import {
   type ServerConnectionSettings,
   serverConnectionSettingsDefault,
 } from "../mqtt/index.ts";
+import type { DeviceProfile } from "./limits/devices.ts";
+import { type FlappingSettings, flappingSettingsDefault } from "./limits/flapping.ts";
+import type { OverloadSettings } from "./limits/overload.ts";
 
 export type BrokerSettings = {
   /** Limits of one connection's protocol; announced to clients where MQTT has a field for it. */
@@ -32,12 +35,34 @@ export type BrokerSettings = {
   readonly connectionsMax: number;
   /** Connections of one address that have not been accepted yet; beyond they are closed. */
   readonly preAuthSocketsPerAddress: number;
+  /** Connections of one address, whatever their state; beyond they are closed at once. */
+  readonly connectionsPerAddressMax: number;
+  /** New connections in a second, in total and of one address; beyond they are closed at once. */
+  readonly connectsPerS: number;
+  readonly connectsPerSPerAddress: number;
+  /** PUBLISHes and bytes of all clients, and of one address; beyond clients are not read. */
+  readonly messagesPerS: number;
+  readonly bytesPerS: number;
+  readonly messagesPerSPerAddress: number;
+  readonly bytesPerSPerAddress: number;
+  /** At the brim new connections are shed, then QoS 0. */
+  readonly overload: OverloadSettings;
+  /** Takeovers of one client id that are told, and slowed down. */
+  readonly flapping: FlappingSettings;
+  /** How long the CONNECT of an id that flaps waits. */
+  readonly flappingDelayMs: number;
+  /** Clients that take less than they can say. */
+  readonly devices: readonly DeviceProfile[];
+  /** How often `$SYS` and `$flagstone` are published to those who subscribed; 0: never. */
+  readonly sysIntervalMs: number;
   /** Longest client identifier: it is part of storage keys. Beyond: 0x85. */
   readonly clientIdBytesMax: number;
   /** Topics whose subscribers are remembered; all are forgotten when one more comes. */
   readonly topicCacheMax: number;
-  /** First levels that clients can neither publish to nor read. */
+  /** First levels of the broker's own topics: clients cannot publish to them. */
   readonly closedPrefixes: readonly string[];
+  /** Those of them that clients may read, as far as rules let them. */
+  readonly readablePrefixes: readonly string[];
   /** What a filter without rights is answered in MQTT 5: 0x87, or 0x80 to say less. */
   readonly denySubscribeCode: ReasonCode;
   /** Other server that clients hear of when the broker stops (0x9C); empty: none (0x8B). */
@@ -64,9 +89,22 @@ export const brokerSettingsDefault: BrokerSettings = {
   subscribesMax: 100,
   connectionsMax: 100_000,
   preAuthSocketsPerAddress: 64,
+  connectionsPerAddressMax: Number.POSITIVE_INFINITY,
+  connectsPerS: Number.POSITIVE_INFINITY,
+  connectsPerSPerAddress: Number.POSITIVE_INFINITY,
+  messagesPerS: Number.POSITIVE_INFINITY,
+  bytesPerS: Number.POSITIVE_INFINITY,
+  messagesPerSPerAddress: Number.POSITIVE_INFINITY,
+  bytesPerSPerAddress: Number.POSITIVE_INFINITY,
+  overload: { lagMsMax: 1000, memoryBytesMax: Number.POSITIVE_INFINITY },
+  flapping: flappingSettingsDefault,
+  flappingDelayMs: 1000,
+  devices: [],
+  sysIntervalMs: 10_000,
   clientIdBytesMax: 1024,
   topicCacheMax: 10_000,
-  closedPrefixes: ["$SYS", "$flagstone"],
+  closedPrefixes: ["$SYS", "$flagstone", "$internal"],
+  readablePrefixes: ["$SYS", "$flagstone"],
   denySubscribeCode: reason.notAuthorized,
   serverReference: "",
   lingerMs: 5000,

@@ -51,6 +51,12 @@ export const cliErrors = defineErrors({
     message: "timed out after {seconds} s",
     help: "Raise -W, or leave it out to wait without end.",
   },
+  unwritableFile: {
+    code: "CLI_FILE_UNWRITABLE",
+    kind: "invalid",
+    message: 'cannot write "{path}": {reason}',
+    help: "Check owner and mode of the folder; nothing has changed.",
+  },
   unreadableFile: {
     code: "CLI_FILE_UNREADABLE",
     kind: "invalid",

@@ -3,7 +3,7 @@
 // broker), opens the listeners when they are ready to serve, and owns all of it until `close`.
 
 import type { Clock, CodedError, Disk, Histogram, Logger, Network, Random } from "../base/index.ts";
-import type { Broker } from "../broker/index.ts";
+import type { Broker, ExchangeMethod } from "../broker/index.ts";
 import type { KvDriver } from "../kv/index.ts";
 import type { WriteAheadLog } from "../log/index.ts";
 import type { LocalStore } from "../store/index.ts";
@@ -11,6 +11,7 @@ import type { ConfigurationView } from "./admin/configuration-view.ts";
 import type { Settings } from "./config/keys.ts";
 import type { DataDir } from "./data-dir.ts";
 import type { InsideFace } from "./embed/inside.ts";
+import type { Security } from "./security/security.ts";
 
 /** What a node is made of besides its settings. Each has a simulated twin. */
 export type Components = {
@@ -26,7 +27,14 @@ export type Components = {
   readonly configuration?: ConfigurationView;
   /** Process id of the one that holds a lock file, where the system tells. */
   readonly lockHolder?: (lockFile: string) => number | undefined;
+  /** More methods of enhanced authentication, beside SCRAM-SHA-256. */
+  readonly exchanges?: readonly ExchangeMethod[];
+  /** Memory that this process uses, for the overload protection. */
+  readonly memoryBytes?: () => number;
 };
+
+/** Users, keys and rules of a running node. */
+export type SecurityFace = Pick<Security, "users" | "rules" | "replaceRules" | "reload">;
 
 export type AssembleContext = {
   readonly settings: Settings;
@@ -46,8 +54,14 @@ export type AssembleContext = {
 /** A bound listener: its name in the settings and the address it really has. */
 export type BoundListener = {
   readonly name: string;
+  readonly type: "tcp" | "tls" | "ws" | "wss" | "unix";
   readonly host: string;
+  /** 0 for a Unix socket. */
   readonly port: number;
+  /** Of a Unix socket. */
+  readonly path?: string;
+  /** The methods that it asks, in their order. */
+  readonly authentication: readonly string[];
 };
 
 /** What a node is assembled of, for those who look at it. */
@@ -64,6 +78,7 @@ export type NodeParts = {
 export type Assembled = {
   readonly listeners: readonly BoundListener[];
   readonly parts: NodeParts;
+  readonly security: SecurityFace;
   /** Stops accepting, lets clients go, flushes, closes; in this order and once. */
   close(): Promise<void>;
 };

@@ -32,6 +32,7 @@ import {
   sessionSettings,
   storeSettings,
 } from "./room-settings.ts";
+import { openSecurity } from "./security/security.ts";
 
 export const assembleNode: Assemble = async (context) => {
   const closer = new Closer();
@@ -75,8 +76,12 @@ async function assembleRooms(context: AssembleContext, closer: Closer): Promise<
   );
   // Closed before the store: everything taken by then has come to rest.
   closer.defer(() => (isFailed ? undefined : lastCheckpoint(store, clock, logger)));
+  const { exchanges = [], memoryBytes = () => 0 } = components;
+  const { meta } = store;
+  const security = await openSecurity(settings, { clock, random, logger, meta, exchanges });
+  closer.defer(() => security.close());
   const broker = createBroker(brokerSettings(settings), {
-    ...{ network, clock, random, logger, store },
+    ...{ network, clock, random, logger, store, memoryBytes, access: security.access },
     createSessions: (ports) =>
       createSessions(sessionSettings(settings), { store, clock, logger, ...ports, ...hooks }),
   });
@@ -90,10 +95,14 @@ async function assembleRooms(context: AssembleContext, closer: Closer): Promise<
   // Loops of the program end while the broker can still take their acknowledgements.
   const inside = closer.own(new InsideFace({ store, clock, broker }));
   const listeners = closer.own(
-    await openListeners(settings.listeners, network, (connection) => broker.accept(connection)),
+    await openListeners(settings, {
+      listen: (name, at, options) => broker.listen(at, security.termsOf(name), options),
+      certificates: security.certificates,
+    }),
   );
+  security.onChange(() => broker.recheck());
   const parts = { log, store, broker, inside, syncTimes };
-  return { listeners: listeners.bound, parts, close: () => closer.close() };
+  return { listeners: listeners.bound, parts, security, close: () => closer.close() };
 }
 
 /** From a cache that lies to a disk that is dying. */

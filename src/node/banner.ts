@@ -1,16 +1,14 @@
 // What a node says on standard output when it is ready: at most 12 lines, the last of them
 // `ready mqtt=127.0.0.1:1883 admin=off ms=123` for programs that wait for it.
 
+import type { BoundListener } from "./assemble.ts";
+import { isLoopback } from "./config/security-rules.ts";
 import { describeSize } from "./config/units.ts";
 
 export type BannerFacts = {
   readonly version: string;
   /** Bound addresses of the MQTT listeners, by name. */
-  readonly listeners: ReadonlyArray<{
-    readonly name: string;
-    readonly host: string;
-    readonly port: number;
-  }>;
+  readonly listeners: readonly BoundListener[];
   /** The HTTP interface, where there is one. */
   readonly admin: { readonly host: string; readonly port: number } | undefined;
   /** Secret of the first API key, at the start that made it. */
@@ -33,19 +31,19 @@ export function bannerLines(facts: BannerFacts): string[] {
   const [first] = facts.listeners;
   return [
     `Flagstone ${facts.version}`,
-    ...shown.map(({ host, port }) => row("mqtt", `${address(host, port)}  (${audience(host)})`)),
+    ...shown.map((listener) => row("mqtt", `${place(listener)}  (${audience(listener)})`)),
     ...(rest > 0 ? [row("", `and ${rest} more`)] : []),
     row("data", `${facts.dataDir}  (${space(facts)})`),
     row("durability", durability(facts.fileSystem)),
     ...adminLines(facts),
-    ...(first === undefined ? [] : tryLines(facts.command, first)),
+    ...(first?.type === "tcp" ? tryLines(facts.command, first) : []),
     readyLine(facts),
   ];
 }
 
 function readyLine(facts: BannerFacts): string {
   const [first] = facts.listeners;
-  const mqtt = first === undefined ? "off" : address(first.host, first.port);
+  const mqtt = first === undefined ? "off" : (first.path ?? address(first.host, first.port));
   const { admin } = facts;
   const at = admin === undefined ? "off" : address(admin.host, admin.port);
   return `ready mqtt=${mqtt} admin=${at} ms=${Math.round(facts.readyMs)}`;
@@ -63,14 +61,21 @@ export function address(host: string, port: number): string {
   return host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
 }
 
-export function isLoopback(host: string): boolean {
-  return host === "localhost" || host === "::1" || /^127(\.\d{1,3}){3}$/.test(host);
+/** As a client would write it: `127.0.0.1:1883`, `wss://[::1]:8884`, `/run/flagstone.sock`. */
+function place({ type, host, port, path }: BoundListener): string {
+  if (path !== undefined) return path;
+  return type === "tcp" ? address(host, port) : `${type}://${address(host, port)}`;
 }
 
-function audience(host: string): string {
-  return isLoopback(host)
-    ? "anonymous, loopback only"
-    : "ANONYMOUS, EVERYBODY who reaches this address";
+function audience({ authentication, host, path }: BoundListener): string {
+  const isLocal = path !== undefined || isLoopback(host);
+  const known = authentication.filter((method) => method !== "anonymous");
+  if (known.length > 0) {
+    const more = known.length < authentication.length ? ", and anonymous" : "";
+    return `${known.join(", ")}${more}${isLocal ? ", this machine only" : ""}`;
+  }
+  if (path !== undefined) return "anonymous, this machine only";
+  return isLocal ? "anonymous, loopback only" : "ANONYMOUS, EVERYBODY who reaches this address";
 }
 
 function space(facts: BannerFacts): string {
@@ -84,10 +89,11 @@ function durability(fileSystem: string | undefined): string {
     : "acked means synced to disk";
 }
 
-function tryLines(command: string, listener: { host: string; port: number }): string[] {
+function tryLines(command: string, listener: BoundListener): string[] {
   // Nobody can connect to "any address"; the loopback one is part of it.
   const host = listener.host === "0.0.0.0" || listener.host === "::" ? "127.0.0.1" : listener.host;
-  const at = `-h ${host} -p ${listener.port}`;
+  const login = listener.authentication.at(-1) === "anonymous" ? "" : " -u USER -P PASSWORD";
+  const at = `-h ${host} -p ${listener.port}${login}`;
   return [
     row("try", `${command} sub ${at} -t 'demo/#' -v`),
     row("", `${command} pub ${at} -t demo/hello -m world`),

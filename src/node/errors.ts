@@ -61,6 +61,12 @@ export const nodeErrors = defineErrors({
     message: "the subscription was ended by the broker with reason code {reasonCode}",
     help: "0x97: more waited than memory may hold; read faster or subscribe with a name. 0x8E: taken over.",
   },
+  securityFileUnreadable: {
+    code: "NODE_SECURITY_FILE_UNREADABLE",
+    kind: "invalid",
+    message: 'cannot use the file "{path}": {reason}',
+    help: "Users, rules, keys and certificates are read whole or not at all; what held before holds.",
+  },
   dataDirInUse: {
     code: "NODE_DATA_DIR_IN_USE",
     kind: "invalid",

@@ -3,8 +3,8 @@
 export type { ConfigurationView } from "./admin/configuration-view.ts";
 export { examine } from "./admin/doctor.ts";
 export type { AdminAddress } from "./admin/operator.ts";
-export type { BoundListener, Components } from "./assemble.ts";
-export { address, type BannerFacts, bannerLines, isLoopback } from "./banner.ts";
+export type { BoundListener, Components, SecurityFace } from "./assemble.ts";
+export { address, type BannerFacts, bannerLines } from "./banner.ts";
 export type { ConfigChange } from "./config/changes.ts";
 export { type Config, type ConfigSources, createSettings, readConfig } from "./config/config.ts";
 export type { Environment } from "./config/environment.ts";
@@ -16,6 +16,7 @@ export type { Assignment } from "./config/raw.ts";
 export { configurationReference } from "./config/reference.ts";
 export { RunningConfiguration } from "./config/reload.ts";
 export { noLimit } from "./config/schema.ts";
+export { isLoopback } from "./config/security-rules.ts";
 export { showConfig } from "./config/show.ts";
 export { dataFormat } from "./data-dir.ts";
 export {

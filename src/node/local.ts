@@ -31,5 +31,6 @@ function localComponents(): Components {
     network: nodeNetwork,
     logger: silentLogger,
     lockHolder,
+    memoryBytes: () => process.memoryUsage.rss(),
   };
 }

@@ -13,6 +13,7 @@ import type {
   Assembled,
   BoundListener,
   Components,
+  SecurityFace,
 } from "./assemble.ts";
 import { createBallast, isFullError } from "./ballast.ts";
 import type { Settings } from "./config/keys.ts";
@@ -27,6 +28,8 @@ export type RunningNode = {
   readonly listeners: readonly BoundListener[];
   /** What the node stores, for those who embed it. It belongs to the node. */
   readonly store: Store;
+  /** Users, keys and rules; `reload` reads their files again. */
+  readonly security: SecurityFace;
   /** The HTTP interface, where there is one; `firstKey` when this start made the first API key. */
   readonly admin: AdminAddress | undefined;
   /** What the program that the node runs in can do with it. */
@@ -86,6 +89,7 @@ export async function composeNode(
       store: parts.store,
       admin: operated?.address,
       inside: parts.inside,
+      security: assembled.security,
       failed: failure.promise,
       close: () => closer.close(),
       [Symbol.asyncDispose]: () => closer.close(),

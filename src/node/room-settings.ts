@@ -141,7 +141,7 @@ const denySubscribeCodes = {
   unspecified: reason.unspecifiedError,
 };
 
-export function brokerSettings({ mqtt }: Settings): BrokerSettings {
+export function brokerSettings({ mqtt, protection, devices }: Settings): BrokerSettings {
   return {
     ...brokerSettingsDefault,
     mqtt: {
@@ -176,6 +176,22 @@ export function brokerSettings({ mqtt }: Settings): BrokerSettings {
     connectionsMax: mqtt.connectionsMax,
     preAuthSocketsPerAddress: mqtt.preAuthSocketsPerAddress,
     clientIdBytesMax: mqtt.clientIdBytesMax,
+    connectionsPerAddressMax: protection.connectionsPerAddress,
+    connectsPerS: protection.connectRate,
+    connectsPerSPerAddress: protection.connectRatePerAddress,
+    messagesPerS: protection.messageRate,
+    bytesPerS: protection.byteRateBytes,
+    messagesPerSPerAddress: protection.messageRatePerAddress,
+    bytesPerSPerAddress: protection.byteRatePerAddressBytes,
+    overload: { lagMsMax: protection.overloadLagMs, memoryBytesMax: protection.memoryBytesMax },
+    flapping: {
+      ...brokerSettingsDefault.flapping,
+      takeoversMax: protection.flappingTakeovers,
+    },
+    devices: Object.values(devices).map(({ clientIds, packetBytesMax, messageRate }) => ({
+      ...{ clientIds, packetBytesMax, messagesPerS: messageRate },
+    })),
+    sysIntervalMs: protection.sysIntervalMs,
   };
 }
 

@@ -188,6 +188,11 @@ export class LocalStore implements Store {
     return this.#interest.shards;
   }
 
+  /** The database `meta`: what belongs to the node or cluster as a whole. One shard. */
+  get meta(): MapShardFace {
+    return assertPresent(this.#databases.get("meta").maps[0], "meta has one shard");
+  }
+
   get stateShards(): readonly MapShardFace[] {
     return this.#databases.get("state").maps;
   }

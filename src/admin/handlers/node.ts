@@ -19,9 +19,9 @@ export function nodeHandlers(host: AdminHost, tasks: Tasks, clock: Clock): NodeH
     listAlarms: () => listOf(host.alarms()),
     runDoctor: () => host.doctor(),
     getConfig: () => listOf(host.configuration()),
-    reloadConfig: ({ body: { dryRun } }) => {
+    reloadConfig: async ({ body: { dryRun } }) => {
       if (host.reload === undefined) throw adminErrors.reloadUnavailable({});
-      return { dryRun, changes: [...host.reload(dryRun)] };
+      return { dryRun, changes: [...(await host.reload(dryRun))] };
     },
   };
 }

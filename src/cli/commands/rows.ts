@@ -30,6 +30,16 @@ export const commandRows: readonly CommandRow[] = [
     load: async () => (await import("./config.ts")).config,
   },
   {
+    name: "user",
+    summary: "keep the users of a password file",
+    load: async () => (await import("./user.ts")).user,
+  },
+  {
+    name: "acl",
+    summary: "check a rule file",
+    load: async () => (await import("./acl.ts")).acl,
+  },
+  {
     name: "explain",
     summary: "explain an error code",
     load: async () => (await import("./explain.ts")).explain,

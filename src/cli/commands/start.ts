@@ -64,6 +64,7 @@ async function runNode(
   const started = await Promise.race([startNode(settings, components), stopAsked]);
   if (typeof started === "string") return endStart(started, logger, io);
   const node = started;
+  configuration.secureWith(() => node.security.reload());
   watchTestSignals(io, node.store, logger);
   io.out(`${bannerLines(factsOf(node, io)).join("\n")}\n`);
   const ended = await Promise.race([stopAsked, node.failed]);

@@ -6,5 +6,5 @@ import type { ConfigChangeInfo, ConfigValue } from "../../admin/index.ts";
 export type ConfigurationView = {
   values(): readonly ConfigValue[];
   /** All or nothing. @throws CONFIG_INVALID, CONFIG_FILE_UNREADABLE. */
-  reload(dryRun: boolean): readonly ConfigChangeInfo[];
+  reload(dryRun: boolean): Promise<readonly ConfigChangeInfo[]>;
 };

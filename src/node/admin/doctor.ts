@@ -14,8 +14,8 @@ import {
   writeFully,
 } from "../../base/index.ts";
 import { ballastName } from "../ballast.ts";
-import { isLoopback } from "../banner.ts";
 import type { Settings } from "../config/keys.ts";
+import { isLoopback } from "../config/security-rules.ts";
 import { describeSize } from "../config/units.ts";
 import { dataFormat } from "../data-dir.ts";
 import { version } from "../version.ts";

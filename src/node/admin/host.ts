@@ -175,7 +175,7 @@ export class NodeView implements AdminHost, Viewed {
     };
   }
 
-  #reload(dryRun: boolean): readonly ConfigChangeInfo[] {
+  async #reload(dryRun: boolean): Promise<readonly ConfigChangeInfo[]> {
     return this.#configuration?.reload(dryRun) ?? [];
   }
 }

@@ -5,27 +5,21 @@
 // A file of `keys/` holds the rows of one room; what stands here is the order of the reference page.
 
 import { admin } from "./keys/admin.ts";
+import { authentication, authorization } from "./keys/authentication.ts";
 import { data } from "./keys/data.ts";
 import { databases, groups } from "./keys/databases.ts";
 import { listeners } from "./keys/listeners.ts";
 import { log } from "./keys/log.ts";
 import { logger } from "./keys/logger.ts";
 import { mqtt } from "./keys/mqtt.ts";
+import { devices, protection } from "./keys/protection.ts";
 import { sessions } from "./keys/sessions.ts";
 import { store } from "./keys/store.ts";
 import type { SettingsOf } from "./schema.ts";
 
 export const keyTable = {
-  data,
-  listeners,
-  logger,
-  log,
-  databases,
-  groups,
-  mqtt,
-  sessions,
-  store,
-  admin,
+  ...{ data, listeners, authentication, authorization, protection, devices, logger, log },
+  ...{ databases, groups, mqtt, sessions, store, admin },
 };
 
 /** The configuration of a node: plain data, all defaults filled in. */

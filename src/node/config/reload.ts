@@ -2,7 +2,7 @@
 // the HTTP API. With a fault in it nothing changes. Otherwise hot keys take hold now, and the answer
 // and the log tell them and those that wait for a restart.
 
-import { isCodedError, type Logger } from "../../base/index.ts";
+import { type Logger, toError } from "../../base/index.ts";
 import { type ConfigChange, changesBetween, describeChange, withPaths } from "./changes.ts";
 import type { Config } from "./config.ts";
 import type { Settings } from "./keys.ts";
@@ -27,6 +27,7 @@ export type EffectiveValue = {
 export class RunningConfiguration {
   readonly #reloading: Reloading;
   #running: Config;
+  #security: () => Promise<void> = async () => undefined;
 
   constructor(atStart: Config, reloading: Reloading) {
     this.#running = atStart;
@@ -42,12 +43,21 @@ export class RunningConfiguration {
     }));
   }
 
-  /** A dry run reads and compares, and puts nothing into force. @throws as `read`. */
-  reload(dryRun: boolean): ConfigChange[] {
+  /** Users, keys, rules and certificates are files of their own: they are read again with it. */
+  secureWith(reload: () => Promise<void>): void {
+    this.#security = reload;
+  }
+
+  /**
+   * A dry run reads and compares, and puts nothing into force.
+   * @throws as `read`, and what is wrong with users, keys or rules; nothing has changed then.
+   */
+  async reload(dryRun: boolean): Promise<ConfigChange[]> {
     const { read, apply, logger } = this.#reloading;
     const next = read();
     const changes = changesBetween(this.#running, next);
     if (dryRun) return changes;
+    await this.#security();
     const hot = changes.filter(({ reload }) => reload === "hot");
     this.#running = withPaths(this.#running, next, new Set(hot.map(({ path }) => path)));
     apply(next.settings);
@@ -60,12 +70,11 @@ export class RunningConfiguration {
   }
 
   /** At SIGHUP, where nobody waits for an answer: a fault is told in the log. */
-  onSignal(): void {
+  async onSignal(): Promise<void> {
     try {
-      this.reload(false);
+      await this.reload(false);
     } catch (error) {
-      if (!isCodedError(error)) throw error;
-      this.#reloading.logger.error("node.reload_refused", { reason: error.message });
+      this.#reloading.logger.error("node.reload_refused", { reason: toError(error).message });
     }
   }
 }

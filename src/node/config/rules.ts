@@ -6,8 +6,7 @@ import type { Fault } from "./fault.ts";
 import { quote } from "./fault.ts";
 import type { Settings } from "./keys.ts";
 import type { Effective } from "./resolve.ts";
-
-type Report = (path: string, message: string) => void;
+import { checkSecurity, type Report } from "./security-rules.ts";
 
 export function checkRules(
   settings: Settings,
@@ -18,21 +17,9 @@ export function checkRules(
     const place = effective.get(path)?.place ?? { kind: "default" };
     faults.push({ code: "CONFIG_COMBINATION_INVALID", place, path, message });
   };
-  checkListeners(settings, report);
+  checkSecurity(settings, report);
   checkPatterns(settings, report);
   checkGroups(settings, report);
-}
-
-function checkListeners(settings: Settings, report: Report): void {
-  const takenBy = new Map<string, string>();
-  for (const [name, { host, port }] of Object.entries(settings.listeners)) {
-    if (port === 0) continue;
-    const path = `listeners.${name}.port`;
-    const address = `${host}:${port}`;
-    const owner = takenBy.get(address);
-    if (owner === undefined) takenBy.set(address, path);
-    else report(path, `${address} is taken by ${owner} already`);
-  }
 }
 
 function checkPatterns(settings: Settings, report: Report): void {

@@ -230,7 +230,7 @@ export function secret(options: TextOptions): Field<string, ""> {
     unit: "",
     schema: textSchema(options.pattern),
     expected: options.expected ?? "a secret text",
-    format: () => "********",
+    format: (value) => (value === "" ? "" : "********"),
   });
 }
 

@@ -75,18 +75,23 @@ describe("LiveTrie", () => {
 describe("Rights", () => {
   const client = { clientId: "c", user: undefined };
 
+  const prefixes = { closedPrefixes: ["$SYS", "$internal"], readablePrefixes: ["$SYS"] };
+
   test.each([
-    ["$SYS", false],
-    ["$SYS/broker", false],
-    ["$SYSTEM/broker", true],
-    ["$flagstone/x", false],
-    ["$sparkplug/x", true],
-    ["SYS/$SYS", true],
-    ["/$SYS", true],
-  ])("%s: open to clients is %s", (topic, open) => {
-    const rights = new Rights(allowAll, ["$SYS", "$flagstone"]);
-    expect(rights.may("publish", client, topic)).toBe(open);
-    expect(rights.may("receive", client, topic)).toBe(open);
+    ["$SYS", false, true],
+    ["$SYS/broker", false, true],
+    ["$SYSTEM/broker", true, true],
+    ["$internal/x", false, false],
+    ["$internal", false, false],
+    ["$sparkplug/x", true, true],
+    ["SYS/$SYS", true, true],
+    ["/$SYS", true, true],
+  ])("%s: clients may publish: %s, read: %s", (topic, publish, read) => {
+    const rights = new Rights(allowAll, prefixes);
+    expect(rights.may("publish", client, topic)).toBe(publish);
+    expect(rights.mayWill(client, topic)).toBe(publish);
+    expect(rights.may("receive", client, topic)).toBe(read);
+    expect(rights.may("subscribe", client, topic)).toBe(read);
   });
 
   test("the rules are asked about the rest", () => {
@@ -97,10 +102,11 @@ describe("Rights", () => {
         return false;
       },
     };
-    const rights = new Rights(access, ["$SYS"]);
+    const rights = new Rights(access, prefixes);
     expect(rights.may("subscribe", client, "a/#")).toBe(false);
     expect(rights.may("subscribe", client, "$SYS/#")).toBe(false);
-    expect(asked).toEqual(["subscribe c a/#"]);
+    expect(rights.may("subscribe", client, "$internal/#")).toBe(false);
+    expect(asked).toEqual(["subscribe c a/#", "subscribe c $SYS/#"]);
   });
 });
 

@@ -21,8 +21,8 @@ describe("SUBSCRIBE", () => {
       "a/b#",
       "$share/g/secret",
       "secret",
-      "$SYS/broker/uptime",
-      "$flagstone/#",
+      "$internal/x",
+      "$internal/#",
       "1/2/3/4/5",
       "b/+",
       "c",
@@ -36,7 +36,7 @@ describe("SUBSCRIBE", () => {
   test("refusals are 0x80 to a 3.1.1 client", async () => {
     const world = await BrokerWorld.start();
     const c = await world.connect("c", { level: 4, cleanStart: true });
-    c.say(subscribing(["$SYS/#", "ok", "$share/g/$SYS/#"], { qos: 1 }, 7));
+    c.say(subscribing(["$internal/#", "ok", "$share/g/$internal/#"], { qos: 1 }, 7));
     await world.advance();
     expect(c.take()).toEqual(["suback #7 0x80 0x01 0x80"]);
   });
@@ -56,7 +56,7 @@ describe("SUBSCRIBE", () => {
   test("denySubscribeCode lets an operator say less", async () => {
     const world = await BrokerWorld.start({ settings: { denySubscribeCode: 0x80 } });
     const c = await world.connect("c");
-    c.subscribe("$SYS/#");
+    c.subscribe("$internal/#");
     await world.advance();
     expect(c.take()).toEqual(["suback #1 0x80"]);
   });

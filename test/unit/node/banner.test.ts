@@ -1,9 +1,15 @@
 import { expect, test } from "vitest";
-import { type BannerFacts, bannerLines, isLoopback } from "../../../src/node/banner.ts";
+import type { BoundListener } from "../../../src/node/assemble.ts";
+import { type BannerFacts, bannerLines } from "../../../src/node/banner.ts";
+import { isLoopback } from "../../../src/node/config/security-rules.ts";
+
+function listener(host: string, port: number, more: Partial<BoundListener> = {}): BoundListener {
+  return { name: "l", type: "tcp", host, port, authentication: ["anonymous"], ...more };
+}
 
 const facts: BannerFacts = {
   version: "0.1.0",
-  listeners: [{ name: "tcp", host: "127.0.0.1", port: 1883 }],
+  listeners: [listener("127.0.0.1", 1883)],
   admin: undefined,
   firstKey: undefined,
   dataDir: "./data",
@@ -27,11 +33,7 @@ test("the start says version, address, who may connect, data, durability, what t
 });
 
 test("twelve lines at most, the last one for programs, however many listeners there are", () => {
-  const listeners = Array.from({ length: 50 }, (_, index) => ({
-    name: `l${index}`,
-    host: "::1",
-    port: 1000 + index,
-  }));
+  const listeners = Array.from({ length: 50 }, (_, index) => listener("::1", 1000 + index));
   const admin = { host: "::1", port: 7 };
   const lines = bannerLines({ ...facts, listeners, admin, firstKey: "k" });
   expect(lines.length).toBeLessThanOrEqual(12);
@@ -49,9 +51,30 @@ test("an admin port is told with its address, and the first API key once", () =>
 });
 
 test("an address that others reach is said loudly, and the try lines use one that can be dialled", () => {
-  const lines = bannerLines({ ...facts, listeners: [{ name: "tcp", host: "0.0.0.0", port: 1 }] });
+  const lines = bannerLines({ ...facts, listeners: [listener("0.0.0.0", 1)] });
   expect(lines[1]).toContain("ANONYMOUS, EVERYBODY");
   expect(lines.join("\n")).toContain("sub -h 127.0.0.1 -p 1");
+});
+
+test("each listener says how it is reached and who may connect", () => {
+  const lines = bannerLines({
+    ...facts,
+    listeners: [
+      listener("0.0.0.0", 8883, { type: "tls", authentication: ["certificate", "users"] }),
+      listener("::1", 8884, { type: "wss", authentication: ["users", "anonymous"] }),
+      listener("", 0, { type: "unix", path: "/run/flagstone.sock" }),
+    ],
+  });
+  expect(lines.slice(1, 4)).toEqual([
+    "  mqtt       tls://0.0.0.0:8883  (certificate, users)",
+    "  mqtt       wss://[::1]:8884  (users, and anonymous, this machine only)",
+    "  mqtt       /run/flagstone.sock  (anonymous, this machine only)",
+  ]);
+});
+
+test("where a password is needed the lines to try say so", () => {
+  const listeners = [listener("127.0.0.1", 1, { authentication: ["password_file"] })];
+  expect(bannerLines({ ...facts, listeners }).join("\n")).toContain("-u USER -P PASSWORD -t");
 });
 
 test("loopback is told from addresses that look like it", () => {

@@ -8,10 +8,17 @@ import {
   SimDisk,
   silentLogger,
 } from "../../../src/base/index.ts";
-import type { Assemble, Components, NodeParts } from "../../../src/node/assemble.ts";
+import type {
+  Assemble,
+  BoundListener,
+  Components,
+  NodeParts,
+  SecurityFace,
+} from "../../../src/node/assemble.ts";
 import { createSettings } from "../../../src/node/config/config.ts";
-import { openListeners } from "../../../src/node/listeners.ts";
+import { type ListenerParts, openListeners } from "../../../src/node/listeners.ts";
 import { composeNode } from "../../../src/node/node.ts";
+import { CertificateWatch } from "../../../src/node/security/certificates.ts";
 import { lockDriver } from "../../support/lock-driver.ts";
 
 function paperComponents() {
@@ -50,8 +57,23 @@ function fakeNetwork(taken: readonly number[] = []): Network & { readonly open: 
 
 /** Nobody looks into it here. */
 const noParts = {} as NodeParts;
+const security = {} as SecurityFace;
 
 const settings = createSettings({ data: { dir: "data" } });
+
+function bound(name: string, host: string, port: number): BoundListener {
+  return { name, type: "tcp", host, port, authentication: ["anonymous"] };
+}
+
+function partsOn(network: Network): ListenerParts {
+  const nobody = (): never => {
+    throw new Error("nobody connects");
+  };
+  return {
+    listen: (_name, at) => network.listen(at, nobody),
+    certificates: new CertificateWatch(new SimClock(), silentLogger),
+  };
+}
 
 test("what assemble builds is closed before the data directory is given back", async () => {
   const { components, clock, kv } = paperComponents();
@@ -59,8 +81,9 @@ test("what assemble builds is closed before the data directory is given back", a
   const assemble: Assemble = async ({ dataDir }) => {
     order.push(`assembled on ${dataDir.path}, lock held: ${kv.held.size}`);
     return {
-      listeners: [{ name: "tcp", host: "127.0.0.1", port: 1 }],
+      listeners: [bound("tcp", "127.0.0.1", 1)],
       parts: noParts,
+      security,
       close: async () => {
         order.push(`closed, lock held: ${kv.held.size}`);
       },
@@ -91,7 +114,7 @@ test("the first failure settles `failed`, later ones do not", async () => {
   const assemble: Assemble = async ({ fail }) => {
     fail(new CodedError("LOG_FAILED", "internal", "fdatasync failed", {}));
     fail(new CodedError("LOG_FAILED", "internal", "second", {}));
-    return { listeners: [], parts: noParts, close: async () => undefined };
+    return { listeners: [], parts: noParts, security, close: async () => undefined };
   };
   const node = await clock.complete(composeNode(settings, components, assemble));
   const failure = await node.failed;
@@ -108,6 +131,7 @@ test("two nodes in one process share nothing", async () => {
   const assemble: Assemble = async () => ({
     listeners: [],
     parts: noParts,
+    security,
     close: async () => undefined,
   });
   const one = await first.clock.complete(composeNode(settings, first.components, assemble));
@@ -118,27 +142,20 @@ test("two nodes in one process share nothing", async () => {
 });
 
 test("listeners report the port they were given", async () => {
-  const { listeners } = createSettings({ listeners: { a: { port: 0 }, b: { port: 7 } } });
+  const listening = createSettings({ listeners: { a: { port: 0 }, b: { port: 7 } } });
   const network = fakeNetwork();
-  const open = await openListeners(listeners, network, () => {
-    throw new Error("nobody connects");
-  });
-  expect(open.bound).toEqual([
-    { name: "a", host: "127.0.0.1", port: 50_000 },
-    { name: "b", host: "127.0.0.1", port: 7 },
-  ]);
+  const open = await openListeners(listening, partsOn(network));
+  expect(open.bound).toEqual([bound("a", "127.0.0.1", 50_000), bound("b", "127.0.0.1", 7)]);
   await open.close();
   expect(network.open.size).toBe(0);
 });
 
 test("listeners are bound all or none, and the one that fails is named", async () => {
-  const { listeners } = createSettings({
+  const listening = createSettings({
     listeners: { a: { port: 6 }, b: { port: 7, host: "::1" } },
   });
   const network = fakeNetwork([7]);
-  const opening = openListeners(listeners, network, () => {
-    throw new Error("nobody connects");
-  });
+  const opening = openListeners(listening, partsOn(network));
   await expect(opening).rejects.toThrow("cannot listen on [::1]:7 (listeners.b): address in use");
   expect(network.open.size).toBe(0);
 });

@@ -70,7 +70,7 @@ function otherText(field: Field): string {
 }
 
 /** Keys that the node itself obeys. */
-const ownKeys = /^((data|listeners|logger)\.|admin\.enabled$)/;
+const ownKeys = /^((data|listeners|authentication|authorization|logger)\.|admin\.enabled$)/;
 
 test.each(
   [...fieldsOf(keyTable)].filter(({ path }) => !ownKeys.test(path)).map((row) => [row.path, row]),
@@ -78,9 +78,13 @@ test.each(
   const { field } = row as { field: Field };
   // The layout of a built-in database is fixed.
   const database = path === "databases.<database>.layout" ? "metrics" : "messages";
-  const key = path.replace("<database>", database).replace("<group>", "default");
+  const key = path
+    .replace("<database>", database)
+    .replace("<group>", "default")
+    .replace("<device>", "a");
   const changed = readConfig({ set: [`${key}=${otherText(field)}`] }).settings;
-  expect(roomsOf(changed)).not.toEqual(roomsOf(createSettings()));
+  const before = createSettings(path.startsWith("devices.") ? { devices: { a: {} } } : {});
+  expect(roomsOf(changed)).not.toEqual(roomsOf(before));
 });
 
 test("limits that 0 lifts stay comparable numbers", () => {

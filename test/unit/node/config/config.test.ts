@@ -20,7 +20,7 @@ const yaml = (text: string): NonNullable<ConfigSources["file"]> => ({
 test("no source at all gives the documented defaults", () => {
   const settings = createSettings();
   expect(settings.data.dir).toBe("./data");
-  expect(settings.listeners).toEqual({ tcp: { host: "127.0.0.1", port: 1883 } });
+  expect(settings.listeners).toMatchObject({ tcp: { host: "127.0.0.1", port: 1883 } });
   expect(settings.log).toMatchObject({
     segmentBytes: 64 * 2 ** 20,
     flushIntervalMs: 0,
@@ -133,7 +133,8 @@ test("variables that are not ours are left alone", () => {
 
 test("naming a listener replaces the built-in one", () => {
   const { settings } = readConfig({ file: yaml("listeners: {inner: {port: 2883}}\n") });
-  expect(settings.listeners).toEqual({ inner: { host: "127.0.0.1", port: 2883 } });
+  expect(Object.keys(settings.listeners)).toEqual(["inner"]);
+  expect(settings.listeners.inner).toMatchObject({ host: "127.0.0.1", port: 2883 });
 });
 
 test("names may be added to built-in ones, where the table says so", () => {
@@ -167,7 +168,9 @@ test("a key whose name has the unit takes the bare number, others do not", () =>
 
 test("a text that looks like a number keeps its spelling", () => {
   const { settings } = readConfig({
-    file: yaml("data: {dir: 1.10}\nlisteners: {tcp: {host: 0x7f}}"),
+    file: yaml(
+      "data: {dir: 1.10}\nauthentication: {chain: [anonymous]}\nlisteners: {tcp: {host: 0x7f}}",
+    ),
   });
   expect(settings.data.dir).toBe("1.10");
   expect(settings.listeners.tcp?.host).toBe("0x7f");

@@ -38,6 +38,7 @@ test("the shown configuration reads back as itself", () => {
     "groups.default.writeBuffer=20GiB",
     'databases.messages.layoutOptions.patterns=[sensors/#, "a b/+", $share]',
     "listeners.six.host=::",
+    "authentication.chain=[certificate, anonymous]",
     "listeners.six.port=1",
     "log.flushIntervalMs=5",
   ];

@@ -2,7 +2,9 @@
 
 import { expect, test } from "vitest";
 import { isCodedError } from "../../../../src/base/index.ts";
-import { type ConfigSources, readConfig } from "../../../../src/node/config/config.ts";
+import { type ConfigSources, readConfig, readSources } from "../../../../src/node/config/config.ts";
+import { type Fault, formatFaults } from "../../../../src/node/config/fault.ts";
+import { named, port } from "../../../../src/node/config/schema.ts";
 import { controlCharacters } from "../../../support/terminal.ts";
 
 function faultsOf(sources: ConfigSources): string {
@@ -91,7 +93,7 @@ test("all faults of all sources come at once, in reading order", () => {
   });
   expect(text.split("\n").filter((line) => !line.startsWith("  "))).toEqual([
     'f.yaml:2:16: mqtt.inflightMax: got "many", expected a whole number; allowed 1 to 65535',
-    expect.stringContaining('f.yaml:3:1: unknown key "foo"; known here: data, listeners'),
+    'f.yaml:3:1: unknown key "foo"',
     'environment FLAGSTONE__MQTT__INFLIGHTMX: unknown key "mqtt.inflightmx"; ' +
       'did you mean "inflightMax"?',
     'environment FLAGSTONE__STORE__TOPIC_CACHE_MAX: store.topicCacheMax: got "1", allowed 100 to ' +
@@ -215,9 +217,14 @@ test("names of object prototypes are unknown keys like any other", () => {
   expect(faultsOf({ set: ["toString.length=1"] })).toContain('unknown key "toString"');
 });
 
-test("a listener without a port is a missing key at its name", () => {
-  expect(faultsOfFile("listeners:\n  inner:\n    host: 127.0.0.1\n")).toContain(
-    "f.yaml:2:3: listeners.inner.port: is missing, expected a port number",
+test("a key that must be given is missing at the name it belongs to", () => {
+  const faults: Fault[] = [];
+  const must = { port: port({ doc: "A port.", reload: "restart" }) };
+  const doc = { doc: "Doors.", label: "door", builtIn: {}, builtInWhenNamed: "kept" } as const;
+  const bytes = Buffer.from("doors:\n  inner:\n");
+  readSources({ doors: named(doc, must) }, { file: { name: "f.yaml", bytes } }, faults);
+  expect(formatFaults(faults)).toContain(
+    "f.yaml:2:3: doors.inner.port: is missing, expected a port number",
   );
 });
 

@@ -1,0 +1,117 @@
+// JSON Web Tokens as passwords. The one home of jose.
+//
+// What must hold: a signature by a key of the configured set, with an algorithm that was allowed; the
+// token's times; issuer and audience where they are configured; a user in the configured claim, equal
+// to the user name where one is given. Rights may stand in the claim `rights`. The login ends when
+// the token does.
+
+import * as jose from "jose";
+import type { Clock } from "../../base/index.ts";
+import { toError } from "../../base/index.ts";
+import { type Grant, parseGrants } from "../acl/rules.ts";
+import type { AuthMethod, LoginRequest, Verdict } from "./types.ts";
+
+export type JwtRules = {
+  readonly algorithms: readonly string[];
+  /** Undefined: any. */
+  readonly issuer: string | undefined;
+  readonly audience: string | undefined;
+  readonly userClaim: string;
+  /** How far clocks may be apart. */
+  readonly leewayS: number;
+};
+
+/** The keys that may have signed: `find` by the header of a token. */
+export type JwtKeys = jose.JWTVerifyGetKey;
+
+const usPerS = 1_000_000;
+const tokenBytesMax = 16 * 1024;
+const secretBytesMin = 32;
+
+/** @throws Error with a reason: no key set, or none that can be used. */
+export function keysOfJwks(text: string): JwtKeys {
+  const set = JSON.parse(text) as jose.JSONWebKeySet;
+  return jose.createLocalJWKSet(set);
+}
+
+/** A shared secret (HS256 and the like). @throws Error when it is too short to be one. */
+export function keysOfSecret(secret: string): JwtKeys {
+  const bytes = Buffer.from(secret, "utf8");
+  if (bytes.length < secretBytesMin) throw new Error("a shared secret needs 32 bytes or more");
+  return async () => bytes;
+}
+
+export class JwtMethod implements AuthMethod {
+  readonly name = "jwt";
+  readonly #rules: JwtRules;
+  readonly #clock: Clock;
+  readonly #keys: () => JwtKeys | undefined;
+
+  /** `keys` is asked at each login: the set rotates. Undefined: there is none now, nobody gets in. */
+  constructor(rules: JwtRules, clock: Clock, keys: () => JwtKeys | undefined) {
+    this.#rules = rules;
+    this.#clock = clock;
+    this.#keys = keys;
+  }
+
+  authenticate({ password, userName }: LoginRequest): Verdict | Promise<Verdict> {
+    if (password === undefined || password.length > tokenBytesMax) return { kind: "ignore" };
+    const token = password.toString("latin1");
+    // Three parts of base64url, the first of which says what it is: other passwords are not ours.
+    if (!/^eyJ[\w-]*\.[\w-]+\.[\w-]+$/.test(token)) return { kind: "ignore" };
+    return this.#verify(token, userName);
+  }
+
+  async #verify(token: string, userName: string | undefined): Promise<Verdict> {
+    const keys = this.#keys();
+    if (keys === undefined) return { kind: "unavailable", why: "no key set for tokens" };
+    const { algorithms, issuer, audience, userClaim, leewayS } = this.#rules;
+    let claims: jose.JWTPayload;
+    try {
+      const options: jose.JWTVerifyOptions = {
+        algorithms: [...algorithms],
+        clockTolerance: leewayS,
+        currentDate: new Date(this.#clock.wallUs() / 1000),
+        requiredClaims: ["exp"],
+        ...(issuer !== undefined && { issuer }),
+        ...(audience !== undefined && { audience }),
+      };
+      claims = (await jose.jwtVerify(token, keys, options)).payload;
+    } catch (error) {
+      return { kind: "deny", why: `token: ${toError(error).message}` };
+    }
+    const user = claims[userClaim];
+    if (typeof user !== "string" || user === "") {
+      return { kind: "deny", why: `token: no text in the claim ${userClaim}` };
+    }
+    if (userName !== undefined && userName !== "" && userName !== user) {
+      return { kind: "deny", why: "token: of another user" };
+    }
+    let grants: readonly Grant[] = [];
+    try {
+      grants = parseGrants(claims.rights);
+    } catch (error) {
+      return { kind: "deny", why: `token: ${toError(error).message}` };
+    }
+    const expiresUs = ((claims.exp as number) + leewayS) * usPerS;
+    return { kind: "allow", identity: { user, grants, expiresUs, method: this.name } };
+  }
+}
+
+/** Parses once what a URL or a file holds, and keeps the last good set. */
+export class RotatingKeys {
+  #keys: JwtKeys | undefined;
+  #text: string | undefined;
+
+  get current(): JwtKeys | undefined {
+    return this.#keys;
+  }
+
+  /** True when the set has changed. @throws Error when the text is no key set: the old one stays. */
+  set(text: string): boolean {
+    if (text === this.#text) return false;
+    this.#keys = keysOfJwks(text);
+    this.#text = text;
+    return true;
+  }
+}

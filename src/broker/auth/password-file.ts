@@ -1,0 +1,59 @@
+// The password file: `name:hash` a line, empty lines and `#` comments besides. The forms of hashes
+// are those of `password-hash.ts`; files of Mosquitto can be used as they are.
+//
+// All or nothing: one line that cannot be read refuses the file, so that a slip of the editor does
+// not quietly lock out, or let in, half of the users. Messages name lines, never what is in them.
+
+import { brokerErrors } from "../errors.ts";
+import { parsePasswordHash } from "./password-hash.ts";
+
+/** Users by name with the text of their hash. */
+export type UserTable = ReadonlyMap<string, string>;
+
+export const userNameBytesMax = 1024;
+const fileBytesMax = 64 * 1024 * 1024;
+
+/** @throws BROKER_USERS_INVALID with the number of the first line that is wrong. */
+export function parsePasswordFile(text: string): UserTable {
+  if (text.length > fileBytesMax) throw invalid(0, "it is larger than 64 MiB");
+  const users = new Map<string, string>();
+  text.split("\n").forEach((raw, index) => {
+    const line = raw.endsWith("\r") ? raw.slice(0, -1) : raw;
+    if (line.trim() === "" || line.startsWith("#")) return;
+    const number = index + 1;
+    const colon = line.indexOf(":");
+    if (colon < 0) throw invalid(number, 'expected "name:hash"');
+    const name = line.slice(0, colon);
+    const fault = userNameFault(name);
+    if (fault !== undefined) throw invalid(number, fault);
+    if (users.has(name)) throw invalid(number, "this user has a line already");
+    const hash = line.slice(colon + 1);
+    if (parsePasswordHash(hash) === undefined) {
+      throw invalid(
+        number,
+        "the hash has none of the known forms ($scrypt$, $scram-sha-256$, $7$, $6$)",
+      );
+    }
+    users.set(name, hash);
+  });
+  return users;
+}
+
+export function formatPasswordFile(users: UserTable): string {
+  return [...users].map(([name, hash]) => `${name}:${hash}\n`).join("");
+}
+
+/** Why a text cannot be the name of a user in a table. */
+export function userNameFault(name: string): string | undefined {
+  if (name === "") return "the name is empty";
+  if (Buffer.byteLength(name) > userNameBytesMax) return "the name is longer than 1,024 bytes";
+  if (/[\p{Cc}:]/u.test(name)) {
+    return "the name has a control character or a colon";
+  }
+  return undefined;
+}
+
+function invalid(line: number, reason: string): Error {
+  const at = line === 0 ? "" : `line ${line}: `;
+  return brokerErrors.usersInvalid({ line, reason: `${at}${reason}` });
+}

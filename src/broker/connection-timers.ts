@@ -1,0 +1,44 @@
+// The timers of one connection: the next deadline of its protocol core, and waits that end with it.
+
+import type { Cancel, Clock } from "../base/index.ts";
+import type { ServerConnection } from "../mqtt/index.ts";
+
+export class ConnectionTimers {
+  readonly #clock: Clock;
+  readonly #core: ServerConnection;
+  readonly #waits = new Set<Cancel>();
+  #alarm: { readonly atMs: number; readonly cancel: Cancel } | undefined;
+
+  constructor(clock: Clock, core: ServerConnection) {
+    this.#clock = clock;
+    this.#core = core;
+  }
+
+  /** Sees to it that the core is told when its next deadline passes. Deadlines mostly move on. */
+  watch(): void {
+    const deadlineMs = this.#core.deadlineMs;
+    if (deadlineMs === undefined) return;
+    if (this.#alarm !== undefined && this.#alarm.atMs <= deadlineMs) return;
+    this.#alarm?.cancel();
+    const cancel = this.#clock.schedule(deadlineMs - this.#clock.elapsedMs(), () => {
+      this.#alarm = undefined;
+      this.#core.tick(this.#clock.elapsedMs());
+      this.watch();
+    });
+    this.#alarm = { atMs: deadlineMs, cancel };
+  }
+
+  after(waitMs: number, task: () => void): void {
+    const cancel = this.#clock.schedule(waitMs, () => {
+      this.#waits.delete(cancel);
+      task();
+    });
+    this.#waits.add(cancel);
+  }
+
+  stop(): void {
+    this.#alarm?.cancel();
+    for (const cancel of this.#waits) cancel();
+    this.#waits.clear();
+  }
+}

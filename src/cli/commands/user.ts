@@ -1,0 +1,172 @@
+// `flagstone user add|passwd|rm|list`: users of a password file, without a node. A node that runs takes
+// the file at its next reload (SIGHUP).
+//
+// The file is written beside itself and renamed, mode 0600: a reader finds the old one or the new one.
+// Passwords come from standard input, never from the command line, which other users can see.
+
+import { randomBytes } from "node:crypto";
+import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import type { Readable } from "node:stream";
+import { systemRandom, toError } from "../../base/index.ts";
+import {
+  formatPasswordFile,
+  hashForScram,
+  hashPassword,
+  parsePasswordFile,
+  type UserTable,
+  userNameFault,
+} from "../../broker/index.ts";
+import type { Command, CommandFamily, CommandInput, OptionSpec } from "../command.ts";
+import { cliErrors } from "../errors.ts";
+import { exitCodes } from "../exit-codes.ts";
+
+const file: OptionSpec = {
+  flags: "--file <path>",
+  doc: "password file (authentication.passwordFile)",
+};
+const scram: OptionSpec = {
+  flags: "--scram",
+  doc: "hash for SCRAM-SHA-256 logins too; passwords work as well",
+};
+const name = { name: "<name>", doc: "name of the user" };
+
+const add: Command = {
+  name: "add",
+  summary: "add a user; its password is read from standard input",
+  arguments: [name],
+  options: [file, scram],
+  examples: [
+    "user add alice --file users.txt < password.txt",
+    "user add meter --file users.txt --scram < password.txt",
+  ],
+  run: (input) => setPassword(input, "add"),
+};
+
+const passwd: Command = {
+  name: "passwd",
+  summary: "change a user's password, read from standard input",
+  arguments: [name],
+  options: [file, scram],
+  examples: [
+    "user passwd alice --file users.txt < password.txt",
+    "user passwd meter --file users.txt --scram < password.txt",
+  ],
+  run: (input) => setPassword(input, "passwd"),
+};
+
+const rm: Command = {
+  name: "rm",
+  summary: "remove a user",
+  arguments: [name],
+  options: [file],
+  examples: ["user rm alice --file users.txt", "user rm meter --file users.txt"],
+  run: async (input) => {
+    const { path, users } = open(input);
+    const user = nameOf(input);
+    const rest = new Map(users);
+    if (!rest.delete(user)) throw cliErrors.usage({ reason: `no user ${quoted(user)} in ${path}` });
+    save(path, rest);
+    input.io.out(`removed ${quoted(user)}\n`);
+    return exitCodes.ok;
+  },
+};
+
+const list: Command = {
+  name: "list",
+  summary: "list the users of a password file and how their passwords are hashed",
+  options: [file],
+  examples: ["user list --file users.txt", "user list --file /etc/flagstone/users.txt"],
+  run: async (input) => {
+    const { users } = open(input);
+    for (const [user, hash] of [...users].sort()) {
+      input.io.out(`${user}\t${formNames[hash.split("$")[1] ?? ""] ?? "unknown"}\n`);
+    }
+    return exitCodes.ok;
+  },
+};
+
+export const user: CommandFamily = {
+  name: "user",
+  summary: "keep the users of a password file",
+  commands: [add, passwd, rm, list],
+};
+
+const formNames: Readonly<Record<string, string>> = {
+  scrypt: "scrypt",
+  "scram-sha-256": "SCRAM-SHA-256",
+  "7": "PBKDF2-SHA512 (Mosquitto)",
+  "6": "SHA-512 (Mosquitto, weak)",
+};
+
+async function setPassword(input: CommandInput, verb: "add" | "passwd"): Promise<number> {
+  const { path, users } = open(input, verb === "add");
+  const user = nameOf(input);
+  const isThere = users.has(user);
+  if (verb === "add" && isThere) {
+    throw cliErrors.usage({ reason: `${quoted(user)} is in ${path} already; see user passwd` });
+  }
+  if (verb === "passwd" && !isThere) {
+    throw cliErrors.usage({ reason: `no user ${quoted(user)} in ${path}; see user add` });
+  }
+  const password = await readPassword(input.io.stdin);
+  const hash = input.options.isOn("scram")
+    ? await hashForScram(password, systemRandom)
+    : await hashPassword(password, systemRandom);
+  save(path, new Map(users).set(user, hash));
+  input.io.out(`${verb === "add" ? "added" : "changed"} ${quoted(user)}\n`);
+  return exitCodes.ok;
+}
+
+function nameOf({ arguments: [user = ""] }: CommandInput): string {
+  const fault = userNameFault(user);
+  if (fault !== undefined) throw cliErrors.usage({ reason: fault });
+  return user;
+}
+
+/** @throws BROKER_USERS_INVALID: a broken file is not made worse. */
+function open({ options }: CommandInput, mayBeNew = false): { path: string; users: UserTable } {
+  const path = options.text("file");
+  if (path === undefined) throw cliErrors.usage({ reason: "--file is missing" });
+  if (mayBeNew && !existsSync(path)) return { path, users: new Map() };
+  let text: string;
+  try {
+    text = readFileSync(path, "utf8");
+  } catch (error) {
+    throw cliErrors.unreadableFile({ path, reason: toError(error).message }, error);
+  }
+  return { path, users: parsePasswordFile(text) };
+}
+
+function save(path: string, users: UserTable): void {
+  const beside = `${path}.${randomBytes(6).toString("hex")}.new`;
+  try {
+    writeFileSync(beside, formatPasswordFile(users), { mode: 0o600, flag: "wx", flush: true });
+    renameSync(beside, path);
+  } catch (error) {
+    throw cliErrors.unwritableFile({ path, reason: toError(error).message }, error);
+  }
+}
+
+const passwordBytesMax = 1024;
+
+/** The first line. */
+async function readPassword(stdin: Readable): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  let sizeBytes = 0;
+  for await (const chunk of stdin) {
+    const bytes = Buffer.from(chunk);
+    chunks.push(bytes);
+    sizeBytes += bytes.length;
+    if (bytes.includes(0x0a) || sizeBytes > passwordBytesMax) break;
+  }
+  const line = Buffer.concat(chunks).toString("utf8").split(/\r?\n/, 1)[0] ?? "";
+  if (line === "") throw cliErrors.usage({ reason: "no password on standard input" });
+  if (Buffer.byteLength(line) > passwordBytesMax) {
+    throw cliErrors.usage({ reason: `the password is longer than ${passwordBytesMax} bytes` });
+  }
+  return Buffer.from(line);
+}
+
+function quoted(text: string): string {
+  return JSON.stringify(text);
+}

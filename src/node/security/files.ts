@@ -1,0 +1,42 @@
+// Files that security is made of: read whole or not at all, and only when it is plain that nobody is
+// in the middle of writing them.
+
+import { promises as fs } from "node:fs";
+import { type Logger, toError } from "../../base/index.ts";
+import { nodeErrors } from "../errors.ts";
+
+const bytesMax = 64 * 1024 * 1024;
+const othersMayRead = 0o004;
+
+/** @throws NODE_SECURITY_FILE_UNREADABLE. */
+export async function readSecurityFile(path: string): Promise<string> {
+  try {
+    const { size } = await fs.stat(path);
+    if (size > bytesMax) throw new Error("it is larger than 64 MiB");
+    return await fs.readFile(path, "utf8");
+  } catch (error) {
+    throw nodeErrors.securityFileUnreadable({ path, reason: toError(error).message }, error);
+  }
+}
+
+/**
+ * A file of lines. One that does not end in a line end is half written, or was cut: what is missing
+ * might be a denial.
+ * @throws NODE_SECURITY_FILE_UNREADABLE.
+ */
+export async function readLines(path: string): Promise<string> {
+  const text = await readSecurityFile(path);
+  if (text === "" || text.endsWith("\n")) return text;
+  const reason = "its last line does not end; is somebody writing it?";
+  throw nodeErrors.securityFileUnreadable({ path, reason });
+}
+
+/** Says so when everybody on the machine can read a secret. */
+export async function warnWhenOpen(path: string, logger: Logger): Promise<void> {
+  try {
+    const { mode } = await fs.stat(path);
+    if ((mode & othersMayRead) !== 0) logger.warn("node.secret_file_open", { path });
+  } catch {
+    // Reading it says what is wrong.
+  }
+}
