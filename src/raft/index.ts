@@ -7,6 +7,7 @@ export * from "./core/types.ts";
 export * from "./errors.ts";
 export type { HostCounters } from "./host/counters.ts";
 export { createDiskSnapshots } from "./host/disk-snapshots.ts";
+export { type Expected, type FormComponents, formCluster } from "./host/forming.ts";
 export type { Group, GroupStatus } from "./host/group.ts";
 export { type HostComponents, type NewGroup, openRaftHost, type RaftHost } from "./host/host.ts";
 export {
@@ -22,6 +23,14 @@ export type { Member } from "./host/members.ts";
 export { createMemorySnapshots } from "./host/memory-snapshots.ts";
 export { type MemoryFaults, MemoryNetwork, noFaults } from "./host/memory-transport.ts";
 export * from "./host/ports.ts";
+export {
+  defaultStreamSettings,
+  type NamedConnection,
+  type StreamComponents,
+  type StreamSettings,
+  StreamTransport,
+} from "./host/stream-transport.ts";
+export { createTlsNetwork, type PeerCertificates } from "./host/tls-network.ts";
 export * from "./script/conversation.ts";
 export { Checker, Violation } from "./sim/checker.ts";
 export * from "./sim/coverage.ts";

@@ -19,6 +19,7 @@ import type { Configuration, Message, NodeId } from "../core/types.ts";
 import { raftErrors } from "../errors.ts";
 import { createHostCounters, type HostCounters } from "./counters.ts";
 import { createDiskSnapshots } from "./disk-snapshots.ts";
+import { encodeForm } from "./forming.ts";
 import {
   decodeChunk,
   decodeLetters,
@@ -393,7 +394,9 @@ export class RaftHost {
     const frame = openFrame(bytes, {
       clusterId: this.identity.clusterId,
       frameBytesMax: this.#settings.frameBytesMax,
-      knows: (siteId, diskId) => this.#members.knows(siteId, diskId),
+      // Who forms a cluster may have a disk that nobody knows yet; it is told what it is.
+      knows: (siteId, diskId, kind) =>
+        this.#members.knows(siteId, kind === "form" ? undefined : diskId),
     });
     if (typeof frame === "string") {
       this.counters[refusalCounters[frame]]++;
@@ -431,9 +434,17 @@ export class RaftHost {
           this.#components.onRemoved?.(group.id);
         });
         break;
+      case "form":
+        this.#answerForm(frame);
+        break;
       default:
         this.counters.refusedKind++;
     }
+  }
+
+  #answerForm({ siteId }: Frame): void {
+    const body = encodeForm({ isMember: true, members: this.members() });
+    this.#post(siteId, this.#outbox.frame("form", body));
   }
 
   #onLetters(frame: Frame): void {

@@ -66,11 +66,12 @@ export class MemberTable {
     return [...this.#members.values()];
   }
 
-  /** Whether frames of this disk are taken. */
-  knows(siteId: Uuid, diskId: Uuid): boolean {
-    return this.all().some(
-      (member) => member.siteId === siteId && member.diskId === diskId && !member.removed,
-    );
+  /** Whether frames of this disk, or of any disk of the site, are taken. */
+  knows(siteId: Uuid, diskId: Uuid | undefined): boolean {
+    return this.all().some((member) => {
+      const isDisk = diskId === undefined || member.diskId === diskId;
+      return member.siteId === siteId && isDisk && !member.removed;
+    });
   }
 
   /**
