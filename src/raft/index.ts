@@ -35,6 +35,19 @@ export * from "./script/conversation.ts";
 export { Checker, Violation } from "./sim/checker.ts";
 export * from "./sim/coverage.ts";
 export * from "./sim/flaws.ts";
+export {
+  addHostCoverage,
+  createHostCoverage,
+  type HostCoverage,
+  hostCoverageHelp,
+  uncoveredHosts,
+} from "./sim/host-coverage.ts";
+export { type HostFaultName, hostFaultNames } from "./sim/host-faults.ts";
+export {
+  type HostSimOptions,
+  type HostSimResult,
+  simulateHosts,
+} from "./sim/host-simulation.ts";
 export * from "./sim/linearizability.ts";
 export * from "./sim/shrink.ts";
 export * from "./sim/simulation.ts";

@@ -12,17 +12,23 @@ import type { Entry, EntryPosition } from "../core/types.ts";
 /** Kind of the record that takes the place of a discarded suffix; no entry has it. */
 export const cutKind = 255;
 
+const cut = { kind: cutKind, version: 0, payload: new Uint8Array(0) };
+
 export type StepDone = (error: Error | undefined) => void;
 
 type Append = { readonly entry: Entry; readonly done: StepDone | undefined };
+type Mark = { readonly term: number; readonly done: StepDone };
 type Install = { readonly run: () => Promise<void>; readonly done: StepDone };
 
 export class DiskQueue {
   readonly #log: WriteAheadLog;
   readonly #group: number;
   readonly #epoch: number;
-  #steps: Array<Append | Install> = [];
+  #steps: Array<Append | Mark | Install> = [];
   #isInstalling = false;
+  /** Records in the log that are not durable yet. */
+  #underWay = 0;
+  #rested: Array<() => void> = [];
   #lastIndex: number;
 
   constructor(log: WriteAheadLog, group: number, epoch: number, lastIndex: number) {
@@ -51,16 +57,23 @@ export class DiskQueue {
     this.pump();
   }
 
+  /** Writes a record behind the last entry that is none itself: the next entry replaces it. */
+  mark(term: number, done: StepDone): void {
+    this.#steps.push({ term, done });
+    this.pump();
+  }
+
   /** Discards, durably, what the log holds above a snapshot about to be installed. */
   async cutAbove(snapshot: EntryPosition): Promise<void> {
+    // What is still on its way below the snapshot must not arrive once that is released.
+    if (this.#underWay > 0) await new Promise<void>((resolve) => this.#rested.push(resolve));
     const isLonger = this.#lastIndex > snapshot.index;
     this.#lastIndex = snapshot.index;
     if (!isLonger) return;
     const place = { shard: this.#group, epoch: this.#epoch, index: snapshot.index + 1 };
-    const rest = { term: snapshot.term, kind: cutKind, version: 0, payload: new Uint8Array(0) };
     for (;;) {
       try {
-        await appendDurably(this.#log, { ...place, ...rest });
+        await appendDurably(this.#log, { ...place, term: snapshot.term, ...cut });
         return;
       } catch (error) {
         if (!isCodedError(error, "LOG_PENDING_FULL")) throw error;
@@ -75,7 +88,7 @@ export class DiskQueue {
     for (const step of this.#steps) {
       if (this.#isInstalling) break;
       if ("run" in step) this.#install(step);
-      else if (!this.#append(step)) break;
+      else if (!("entry" in step ? this.#append(step) : this.#mark(step))) break;
       taken++;
     }
     if (taken > 0) this.#steps.splice(0, taken);
@@ -93,20 +106,31 @@ export class DiskQueue {
     );
   }
 
-  /** False when the log has no room now. */
   #append({ entry, done }: Append): boolean {
     const { index, term } = entry;
-    const record = { shard: this.#group, epoch: this.#epoch, index, term };
+    const isTaken = this.#give({ index, term, ...encodeEntryPayload(entry) }, done);
+    if (isTaken) this.#lastIndex = index;
+    return isTaken;
+  }
+
+  #mark({ term, done }: Mark): boolean {
+    return this.#give({ index: this.#lastIndex + 1, term, ...cut }, done);
+  }
+
+  /** False when the log has no room now. */
+  #give(record: Omit<LogRecord, "shard" | "epoch">, done: StepDone | undefined): boolean {
     try {
-      this.#log.append({ ...record, ...encodeEntryPayload(entry) }, (error) => {
-        if (done !== undefined || error !== undefined) done?.(error);
+      this.#log.append({ shard: this.#group, epoch: this.#epoch, ...record }, (error) => {
+        this.#underWay--;
+        done?.(error);
+        if (this.#underWay === 0) for (const resolve of this.#rested.splice(0)) resolve();
       });
     } catch (error) {
       if (isCodedError(error, "LOG_PENDING_FULL")) return false;
       done?.(toError(error));
       return true;
     }
-    this.#lastIndex = index;
+    this.#underWay++;
     return true;
   }
 }

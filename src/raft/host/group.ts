@@ -272,6 +272,7 @@ export class Group {
     const rests = !leads && (isAfterStall || this.#hangsMs() > electionMs);
     if (!rests) this.#raft.tick();
     this.#repair?.tick(this.#raft);
+    this.#endRepair();
     const logBytes = this.#host.log.bytesSinceRelease(this.id);
     if (logBytes - this.#keptBytes > settings.snapshotLogBytes) this.#autoSnapshot();
     this.#host.wake(this);
@@ -541,7 +542,9 @@ export class Group {
       counters.snapshotsTaken++;
       if (!this.isUp || "accepted" in this.#raft.takeSnapshot(index)) return;
       const cut = this.#cutIndex(index);
-      if (cut > 0 && this.#raft.compact(cut).accepted) log.release(this.id, cut);
+      // A leader may have applied what others hold while its own record is still on its way.
+      const durable = Math.min(cut, this.#raft.persisted);
+      if (cut > 0 && this.#raft.compact(cut).accepted) log.release(this.id, durable);
       this.#keptBytes = log.bytesSinceRelease(this.id);
     } catch (error) {
       // The log stays: nothing is cut on the word of a snapshot that is not there.
@@ -575,20 +578,30 @@ export class Group {
     });
   }
 
+  // Old damage must say nothing at the next start, or a majority might be in repair for nothing: it
+  // is covered by a snapshot and followed by a later record before the mark is taken away.
   #endRepair(): void {
-    if (!this.isUp || !this.#repair?.isDone(this.appliedIndex, this.#raft.persisted)) return;
+    const repair = this.#repair;
+    if (!this.isUp || !repair?.isDone(this.appliedIndex, this.#raft.persisted)) return;
+    if (this.#snapshotIndex < (repair.toIndex ?? 0)) {
+      this.#autoSnapshot();
+      return;
+    }
     this.#repair = undefined;
-    this.#saveMeta({ ...this.#meta, hardState: this.#saved, repairing: false }, (error) => {
-      if (error !== undefined) {
-        this.#host.failHost(error);
-        return;
-      }
-      if (!this.isUp) return;
+    this.#disk.mark(this.#raft.term, (error) => {
+      if (error !== undefined) this.#host.failHost(error);
+      else this.#unmarkRepair();
+    });
+  }
+
+  #unmarkRepair(): void {
+    const meta = { ...this.#meta, hardState: this.#saved, repairing: false };
+    this.#saveMeta(meta, (error) => {
+      if (error !== undefined) this.#host.failHost(error);
+      if (error !== undefined || !this.isUp) return;
       this.#raft.setRepairing(false);
       this.#host.counters.groupsRepaired++;
       this.#host.logger.info("raft.repair_ended", { group: this.id, index: this.appliedIndex });
-      // Old damage below a snapshot says nothing at the next start.
-      this.#autoSnapshot();
     });
   }
 }

@@ -82,6 +82,9 @@ export async function openRaftHost(
   const identity = await readIdentity(disk, place.dir, place);
   const members = await MemberTable.open(disk, place.dir);
   const metas = await MetaFile.open(disk, metaPath(place.dir));
+  const { damagedPlaces, mendedSlots } = metas;
+  if (damagedPlaces > 0) components.logger.error("raft.metas_lost", { groups: damagedPlaces });
+  if (mendedSlots > 0) components.logger.warn("raft.slots_mended", { slots: mendedSlots });
   const host = new RaftHost(settings, components, { dir: place.dir, identity, members, metas });
   await transport.start(host.transportEvents);
   host.start();
@@ -160,6 +163,11 @@ export class RaftHost {
 
   members(): Member[] {
     return this.#members.all();
+  }
+
+  /** Groups of which term and vote cannot be read: they are stored here, and missing below. */
+  get lostGroups(): number {
+    return this.#metas.damagedPlaces;
   }
 
   /** Groups that are stored here, open or not. */

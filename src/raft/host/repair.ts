@@ -37,6 +37,11 @@ export class Repair {
     return true;
   }
 
+  /** Undefined until it is known. */
+  get toIndex(): number | undefined {
+    return this.#toIndex;
+  }
+
   isDone(appliedIndex: number, persistedIndex: number): boolean {
     const to = this.#toIndex;
     return to !== undefined && appliedIndex >= to && persistedIndex >= to;
