@@ -10,10 +10,11 @@ import {
 } from "../../src/raft/index.ts";
 
 const first = Number(process.env.FLAGSTONE_SIM_SEED ?? 1);
-const seeds = Number(process.env.FLAGSTONE_SIM_SEEDS ?? 60);
+const isLong = process.env.FLAGSTONE_LONG === "1";
+const seeds = Number(process.env.FLAGSTONE_SIM_SEEDS ?? (isLong ? 400 : 40));
 const steps = 300;
 /** Fewer seeds need not reach every state. */
-const coverageSeedsMin = 60;
+const coverageSeedsMin = 400;
 
 function sayFailure({ seed, failure, trace }: HostSimResult): string {
   const repeat = `FLAGSTONE_SIM_SEED=${seed} FLAGSTONE_SIM_SEEDS=1 npx vitest run --project sim raft-hosts`;

@@ -36,7 +36,6 @@ export const hostCoverageHelp = {
   snapshotsInstalled: "a snapshot was received and installed",
   snapshotsResumed: "a transfer went on where an earlier one ended",
   membersChanged: "a membership change was done",
-  removalsTold: "a removed node was told so",
   transfers: "leadership was handed over on request",
   programsUpgraded: "a node came back with a newer program",
   versionsRaised: "all replicas changed to the newer version at one index",

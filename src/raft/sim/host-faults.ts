@@ -147,9 +147,7 @@ export class HostFaults {
       return;
     }
     // An error of the disk, injected or for want of space: it is tried again.
-    const isDisk =
-      isCodedError(error) && /^(DISK|LOG_IO|RAFT_HOST|RAFT_GROUP_FAILED)/.test(error.code);
-    if (!isDisk) this.#world.fail(toError(error));
+    if (!isDiskError(error)) this.#world.fail(toError(error));
     node.stop("kill");
     this.restartLater(node);
   }
@@ -217,8 +215,8 @@ export class HostFaults {
     const target = this.#nodes.at(-1);
     const groups = this.#nodes.map(({ host }) => host?.group(id));
     const leader = groups.find((group) => group?.role === "leader");
-    if (leader === undefined || target === undefined || target.isGone || this.#nodes.length < 3)
-      return;
+    const isHurt = this.#nodes.some(({ isDamaged, isGone }) => isDamaged || isGone);
+    if (leader === undefined || target === undefined || isHurt || this.#nodes.length < 3) return;
     const { voters, learners } = leader.status().configuration;
     const { node } = target;
     const op = voters.includes(node) ? "learner" : learners.includes(node) ? "promote" : "learner";
@@ -297,8 +295,9 @@ export class HostFaults {
     try {
       await node.start(siteId);
     } catch (error) {
-      if (!isCodedError(error, code)) throw error;
-      this.#world.coverage.identitiesRefused++;
+      // An injected fault of the disk may come first.
+      if (isCodedError(error, code)) this.#world.coverage.identitiesRefused++;
+      else if (!isDiskError(error)) throw error;
       node.stop("kill");
       return;
     }
@@ -382,6 +381,10 @@ export class HostFaults {
     this.#world.coverage.writesMisdirected++;
     return true;
   }
+}
+
+function isDiskError(error: unknown): boolean {
+  return isCodedError(error) && /^(DISK|LOG_IO|RAFT_HOST|RAFT_GROUP_FAILED)/.test(error.code);
 }
 
 /** Place of a segment's use, as its header says. */

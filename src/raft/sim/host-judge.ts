@@ -44,15 +44,18 @@ export class HostJudge {
     this.#hashes.set(key, hash);
   }
 
-  /** True for a leader that was not seen before. */
-  leads(group: number, term: number, node: number): boolean {
+  /** Terms that had a leader, over all groups. */
+  get leaderCount(): number {
+    return this.#leaders.size;
+  }
+
+  leads(group: number, term: number, node: number): void {
     const key = `${group}/${term}`;
     const known = this.#leaders.get(key);
     if (known !== undefined && known !== node) {
       throw new Violation("one leader a term", `${known} and ${node} lead ${key}`);
     }
     this.#leaders.set(key, node);
-    return known === undefined;
   }
 
   /** Sees every message that leaves. */

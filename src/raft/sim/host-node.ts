@@ -173,7 +173,6 @@ export class HostNode {
     coverage.snapshotsTaken += counters.snapshotsTaken;
     coverage.snapshotsInstalled += counters.snapshotsInstalled;
     coverage.snapshotsResumed += counters.snapshotsResumed;
-    coverage.removalsTold += counters.removalsTold;
     const damaged = ["refusedLength", "refusedMagic", "refusedVersion", "refusedCluster"] as const;
     for (const name of damaged) coverage.framesDamaged += counters[name];
     coverage.framesDamaged += counters.refusedCrc;

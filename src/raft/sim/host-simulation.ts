@@ -105,7 +105,7 @@ class HostSimulation {
 
   async run(): Promise<void> {
     await this.#form();
-    const faultRate = this.#enabled.length === 0 ? 0 : 0.12;
+    const faultRate = this.#enabled.length === 0 ? 0 : 0.08;
     for (let step = 0; step < this.#options.steps; step++) {
       await this.#clock.advance(this.#random.between(1, 120));
       this.#check();
@@ -127,6 +127,7 @@ class HostSimulation {
     const { coverage, network } = this.#world;
     coverage.framesLost += network.counts.lost;
     coverage.framesRepeated += network.counts.repeated;
+    coverage.leadersSeen = this.#world.judge.leaderCount;
     return { seed: this.#options.seed, hash: this.#hash, coverage, trace: this.#trace };
   }
 
@@ -188,9 +189,7 @@ class HostSimulation {
         ) {
           throw failure ?? new Error("a group has failed");
         }
-        if (role === "leader" && this.#world.judge.leads(group, term, node.node)) {
-          this.#world.coverage.leadersSeen++;
-        }
+        if (role === "leader") this.#world.judge.leads(group, term, node.node);
       }
       const isMended = statuses.length > 0 && statuses.every((status) => status.state === "up");
       if (node.isDamaged && isMended && !node.isBusy) node.isDamaged = false;
