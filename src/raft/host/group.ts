@@ -27,6 +27,7 @@ import { DiskQueue } from "./disk-queue.ts";
 import { type GroupBoot, type GroupStores, readPieces } from "./group-boot.ts";
 import { MachineRun } from "./machine-run.ts";
 import type { GroupMeta } from "./meta-file.ts";
+import { OwnSnapshots } from "./own-snapshots.ts";
 import type { HostSettings, SnapshotReceiver, StateMachine } from "./ports.ts";
 import { Repair } from "./repair.ts";
 import { Waiters } from "./waiters.ts";
@@ -78,10 +79,7 @@ export class Group {
   #meta: GroupMeta;
   #saved: HardState;
   #flights: Flight[] = [];
-  #snapshotIndex: number;
-  /** What the last snapshot left in the log for followers that lag. */
-  #keptBytes = 0;
-  #snapshotting: Promise<void> | undefined;
+  readonly #snapshots: OwnSnapshots;
   #received: SnapshotReceiver | undefined;
   #contexts = 0;
   #repair: Repair | undefined;
@@ -106,7 +104,8 @@ export class Group {
       onBatch: () => this.#onApplied(),
       onFailure: (error) => this.fail(error),
     });
-    this.#snapshotIndex = boot.base.index;
+    const place = { group: this.id, index: boot.base.index, isUp: () => this.isUp };
+    this.#snapshots = new OwnSnapshots(place, host, this.#raft);
     if (boot.meta.repairing) this.#repair = this.#createRepair();
     if (boot.damage !== undefined) {
       host.counters.groupsRepairing++;
@@ -218,9 +217,16 @@ export class Group {
   /** Takes a snapshot of what is applied and cuts the log. Resolves when it is durable. */
   async checkpoint(): Promise<void> {
     this.#checkUp();
-    await this.#snapshotting;
-    this.#beginSnapshot();
-    await this.#snapshotting;
+    await this.#snapshots.rested();
+    // Behind what is being applied: the machine must stand still.
+    await new Promise<void>((resolve) => {
+      this.#run.run(() => {
+        this.#autoSnapshot();
+        resolve();
+        return undefined;
+      });
+    });
+    await this.#snapshots.rested();
   }
 
   /** A message, from which life of the sender's log. */
@@ -273,8 +279,7 @@ export class Group {
     if (!rests) this.#raft.tick();
     this.#repair?.tick(this.#raft);
     this.#endRepair();
-    const logBytes = this.#host.log.bytesSinceRelease(this.id);
-    if (logBytes - this.#keptBytes > settings.snapshotLogBytes) this.#autoSnapshot();
+    if (this.#snapshots.isDue) this.#autoSnapshot();
     this.#host.wake(this);
   }
 
@@ -331,7 +336,7 @@ export class Group {
     this.#failure ??= error;
     this.#run.end();
     this.#waiters.end(error);
-    await this.#snapshotting;
+    await this.#snapshots.rested();
   }
 
   #step(message: Message): void {
@@ -483,7 +488,7 @@ export class Group {
           if (receiver?.manifest.meta.index !== meta.index) {
             throw new Error(`the snapshot at ${meta.index} was never received`);
           }
-          await this.#snapshotting;
+          await this.#snapshots.rested();
           await this.#disk.cutAbove(meta);
           await receiver.commit();
           await this.#startFrom(meta);
@@ -506,7 +511,7 @@ export class Group {
       await reader.close();
     }
     this.#run.base = meta;
-    this.#snapshotIndex = meta.index;
+    this.#snapshots.index = meta.index;
     this.#waiters.passedOver(meta.index);
     counters.snapshotsInstalled++;
     this.#raft.advance({ applied: meta.index });
@@ -520,49 +525,11 @@ export class Group {
   }
 
   #autoSnapshot(): void {
-    if (this.#snapshotting === undefined) this.#beginSnapshot();
-  }
-
-  #beginSnapshot(): void {
-    if (this.appliedIndex <= this.#snapshotIndex || this.#run.isBusy || !this.isUp) return;
+    if (this.#snapshots.isUnderWay || this.#run.isBusy || !this.isUp) return;
+    if (this.appliedIndex <= this.#snapshots.index) return;
     const { id: group, epoch, machine } = this;
     const head = { group, epoch, meta: this.#run.base, machineVersion: machine.version };
-    this.#snapshotting = this.#writeSnapshot(head, machine.capture());
-  }
-
-  async #writeSnapshot(
-    head: Parameters<GroupStores["snapshots"]["write"]>[0],
-    pieces: Parameters<GroupStores["snapshots"]["write"]>[1],
-  ): Promise<void> {
-    const { snapshots, counters, logger, log } = this.#host;
-    const { index } = head.meta;
-    try {
-      await snapshots.write(head, pieces);
-      this.#snapshotIndex = index;
-      counters.snapshotsTaken++;
-      if (!this.isUp || "accepted" in this.#raft.takeSnapshot(index)) return;
-      const cut = this.#cutIndex(index);
-      // A leader may have applied what others hold while its own record is still on its way.
-      const durable = Math.min(cut, this.#raft.persisted);
-      if (cut > 0 && this.#raft.compact(cut).accepted) log.release(this.id, durable);
-      this.#keptBytes = log.bytesSinceRelease(this.id);
-    } catch (error) {
-      // The log stays: nothing is cut on the word of a snapshot that is not there.
-      counters.snapshotsFailed++;
-      logger.warn("raft.snapshot_failed", { group: this.id, reason: toError(error).message });
-      if (isCodedError(error, "DISK_IO_FAILED")) this.#host.failHost(error);
-    } finally {
-      this.#snapshotting = undefined;
-    }
-  }
-
-  // What a follower that answers still needs stays, within a limit.
-  #cutIndex(index: number): number {
-    const { settings, log } = this.#host;
-    const cut = Math.max(0, index - settings.keptEntries);
-    if (log.bytesSinceRelease(this.id) > settings.keptLogBytes) return cut;
-    const needed = this.#raft.status().peers.filter(({ active }) => active);
-    return Math.min(cut, ...needed.map(({ match }) => match));
+    this.#snapshots.begin(head, machine.capture());
   }
 
   #confirmed(context: string, index: number): void {
@@ -583,7 +550,7 @@ export class Group {
   #endRepair(): void {
     const repair = this.#repair;
     if (!this.isUp || !repair?.isDone(this.appliedIndex, this.#raft.persisted)) return;
-    if (this.#snapshotIndex < (repair.toIndex ?? 0)) {
+    if (this.#snapshots.index < (repair.toIndex ?? 0)) {
       this.#autoSnapshot();
       return;
     }
