@@ -218,14 +218,10 @@ export class Group {
   async checkpoint(): Promise<void> {
     this.#checkUp();
     await this.#snapshots.rested();
-    // Behind what is being applied: the machine must stand still.
-    await new Promise<void>((resolve) => {
-      this.#run.run(() => {
-        this.#autoSnapshot();
-        resolve();
-        return undefined;
-      });
-    });
+    // The machine must stand still.
+    await this.#run.rested();
+    this.#checkUp();
+    this.#autoSnapshot();
     await this.#snapshots.rested();
   }
 

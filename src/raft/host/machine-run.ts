@@ -19,6 +19,7 @@ export class MachineRun {
   readonly #machine: StateMachine;
   readonly #applied: Applied;
   #tasks: Array<() => undefined | Promise<void>> = [];
+  readonly #restWaiters: Array<() => void> = [];
   #isBusy = false;
   #isEnded = false;
   base: SnapshotMeta;
@@ -37,6 +38,17 @@ export class MachineRun {
   end(): void {
     this.#isEnded = true;
     this.#tasks = [];
+    this.#rest();
+  }
+
+  /** Resolves when nothing is under way, or nothing will be any more. */
+  rested(): Promise<void> {
+    if (!this.#isBusy) return Promise.resolve();
+    return new Promise((resolve) => this.#restWaiters.push(resolve));
+  }
+
+  #rest(): void {
+    for (const resolve of this.#restWaiters.splice(0)) resolve();
   }
 
   apply(entries: readonly Entry[]): void {
@@ -52,7 +64,10 @@ export class MachineRun {
   #runNext(): void {
     for (;;) {
       const task = this.#tasks.shift();
-      if (task === undefined || this.#isEnded) return;
+      if (task === undefined || this.#isEnded) {
+        this.#rest();
+        return;
+      }
       let running: undefined | Promise<void>;
       try {
         running = task();
