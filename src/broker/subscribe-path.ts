@@ -6,6 +6,8 @@
 
 import type { Clock } from "../base/index.ts";
 import {
+  noProperties,
+  type Properties,
   type ReasonCode,
   reason,
   type ServerConnection,
@@ -66,7 +68,7 @@ export class SubscribePath {
       let next = 0;
       const all = refusals.map((refusal) => refusal ?? (codes[next++] as ReasonCode));
       this.#count(all);
-      core.suback(request.packetId, all);
+      core.suback(request.packetId, all, reasonsIn(request));
     };
     if (wanted.length === 0) {
       answer([]);
@@ -195,6 +197,12 @@ export class SubscribePath {
       else counters.subscribesRefused++;
     }
   }
+}
+
+/** What is wrong with the first filter that is not legal, for clients that want words. */
+function reasonsIn({ filters }: SubscribeRequest): Properties {
+  const fault = filters.find((filter) => filter.fault !== undefined)?.fault;
+  return fault === undefined ? noProperties : { reasonString: `topic filter: ${fault}` };
 }
 
 function subscriptionOf(

@@ -343,13 +343,17 @@ describe("acceptance", () => {
     expect(connack.properties?.responseInformation).toBeUndefined();
   });
 
-  test("[3.1.2-29] without problem information acks carry no reason", async () => {
-    const { client } = await broker().connect("rpi", {
+  test("[3.1.2-29] without problem information a refusal has no words, with it it has", async () => {
+    const refused = subscribe5(1, [["a/#/b", 0]]);
+    const quiet = await broker().connect("rpi", {
       connect: { properties: { requestProblemInformation: false } },
     });
-    client.send(subscribe5(1, [["$SYS/x", 0]]));
-    const { bytes: suback } = await client.next();
-    expect(suback.subarray(0, 5)).toEqual(bytes("90 04 0001 00"));
+    quiet.client.send(refused);
+    await quiet.client.expectBytes("90 04 0001 00 8f");
+    const { client } = await broker().connect("rpi default");
+    client.send(refused);
+    const { properties: told } = await client.expect("suback");
+    expect(told?.reasonString).toMatch(/hash/);
   });
 
   test("what CONNACK announces is listed", async () => {

@@ -104,7 +104,10 @@ describe("SUBACK", () => {
         ["d+", 1],
       ] as const;
       client.send(subscribe5(1, filters));
-      await client.expectBytes("90 08 0001 00 02 00 8f 01 8f");
+      // Words about what is wrong stand before the codes.
+      const { bytes: suback } = await client.next();
+      expect([suback[0], suback.readUInt16BE(2)]).toEqual([0x90, 1]);
+      expect(suback.subarray(-5)).toEqual(bytes("02 00 8f 01 8f"));
       await publishAs("c", "x");
       await client.expectBytes(publish5("c", "x", { qos: 1, id: 1 }));
     },
@@ -364,7 +367,8 @@ describe("filters", () => {
   ])("[4.7.1-1] [4.7.1-2] # last and alone, + alone in their level: %s", async (filter, code) => {
     const client = await connected(5);
     client.send(subscribe5(1, [[filter, 0]]));
-    await client.expectBytes(bytes("90 04 0001 00", Buffer.from([code])));
+    const { bytes: suback } = await client.next();
+    expect([suback[0], suback.readUInt16BE(2), suback.at(-1)]).toEqual([0x90, 1, code]);
   });
 
   test.each(["", "a\u0000"])(
@@ -374,7 +378,7 @@ describe("filters", () => {
       client.send(subscribe5(1, [[filter, 0]]));
       const frame = await client.next();
       // A filter may fail by itself or end the connection.
-      if (frame.type === 9) expect(frame.bytes[5]).toBe(0x8f);
+      if (frame.type === 9) expect(frame.bytes.at(-1)).toBe(0x8f);
       else expect([malformed, protocolError]).toContain(frame.bytes[2]);
     },
   );
@@ -441,7 +445,7 @@ describe("filters", () => {
         [deep(129), 0],
       ]),
     );
-    await client.expectBytes("90 05 0002 00 00 8f");
+    expect((await client.next()).bytes.subarray(-2)).toEqual(bytes("00 8f"));
     client.send(publish5(deep(129), "x", { qos: 1, id: 1 }));
     const frame = await client.next();
     const code = frame.type === 4 ? frame.bytes[4] : frame.bytes[2];
