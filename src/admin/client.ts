@@ -12,6 +12,8 @@ import type { AnswerOf, CallOf, OperationName } from "./contract.ts";
 import { adminErrors } from "./errors.ts";
 import { apiPrefix, operationNames, operations } from "./operations.ts";
 
+export type * from "./contract.ts";
+
 export type AdminClientOptions = {
   /** `http://127.0.0.1:18083`. */
   readonly url: string;

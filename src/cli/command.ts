@@ -30,7 +30,10 @@ export type Command = {
 export type CommandFamily = {
   readonly name: string;
   readonly summary: string;
-  readonly commands: readonly Command[];
+  /** The first one also runs without its name: `sessions` is `sessions list`. */
+  readonly commands: readonly [Command, ...Command[]];
+  /** Whether that holds; `config` has no command that is meant by itself. */
+  readonly hasDefault?: true;
 };
 
 export type CommandInput = {
@@ -45,6 +48,8 @@ export type Io = {
   readonly stdin: Readable;
   /** Whether standard error is a terminal. */
   readonly isTerminal: boolean;
+  /** Whether standard output is one. */
+  readonly isScreen: boolean;
   /** How this program was called, for lines to copy. */
   readonly command: string;
   readonly clock: Clock;
@@ -89,6 +94,13 @@ export class Options {
   texts(name: string): readonly string[] {
     const value = this.#values[name];
     return Array.isArray(value) ? value.map(String) : [];
+  }
+
+  /** @throws CLI_USAGE when it is absent. */
+  needed(name: string, flag: string): string {
+    const text = this.text(name);
+    if (text === undefined) throw cliErrors.usage({ reason: `${flag} is missing` });
+    return text;
   }
 
   /** @throws CLI_USAGE when it is no whole number in the range. */

@@ -14,6 +14,7 @@ const io: Io = {
   environment: process.env,
   stdin: process.stdin,
   isTerminal: process.stderr.isTTY === true,
+  isScreen: process.stdout.isTTY === true,
   command: commandName(process.argv[1] ?? ""),
   clock: systemClock,
   signals: process,

@@ -45,6 +45,12 @@ export const cliErrors = defineErrors({
     message: "subscription to {filter} refused: {reason}",
     help: "The broker did not grant this filter.",
   },
+  taskFailed: {
+    code: "CLI_TASK_FAILED",
+    kind: "invalid",
+    message: "{task} did not end well: {reason}",
+    help: "`flagstone tasks show TASK` has what it found.",
+  },
   timedOut: {
     code: "CLI_TIMED_OUT",
     kind: "retry",

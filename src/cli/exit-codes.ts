@@ -28,6 +28,7 @@ export const exitCodeHelp: Readonly<Record<keyof typeof exitCodes, string>> = {
 const storageRooms = ["DISK_", "KV_", "LOG_", "STORE_", "SESSION_"];
 
 const byCode: ReadonlyArray<readonly [prefix: string, exit: ExitCode]> = [
+  ["ADMIN_CALL_FAILED", exitCodes.cannotStartOrReach],
   ["CLI_USAGE", exitCodes.usage],
   ["CLI_FILE_UNREADABLE", exitCodes.usage],
   ["CLI_CONNECT", exitCodes.cannotStartOrReach],
@@ -40,6 +41,8 @@ const byCode: ReadonlyArray<readonly [prefix: string, exit: ExitCode]> = [
 /** The exit code for an error that ends a command. Anything without a code is our bug. */
 export function exitCodeOf(error: unknown): ExitCode {
   if (!(error instanceof CodedError)) return exitCodes.ourBug;
+  // A node answered: it is there, and its storage is its own matter.
+  if (typeof error.details.status === "number") return exitCodes.failed;
   const found = byCode.find(([prefix]) => error.code.startsWith(prefix));
   if (found !== undefined) return found[1];
   const isStorage = storageRooms.some((room) => error.code.startsWith(room));

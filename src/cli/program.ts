@@ -87,18 +87,28 @@ type Finish = (exitCode: number) => void;
 function commandOf(spec: Command | CommandFamily, io: Io, finish: Finish): Commander {
   const commander = bare(spec.name, spec.summary, io);
   if ("commands" in spec) {
-    for (const inner of spec.commands) commander.addCommand(commandOf(inner, io, finish));
+    for (const [index, inner] of spec.commands.entries()) {
+      const isDefault = spec.hasDefault === true && index === 0;
+      commander.addCommand(commandOf(inner, io, finish), { isDefault });
+    }
+    addExamples(commander, [spec.commands[0], ...spec.commands.slice(-1)], io);
     return commander;
   }
   for (const argument of spec.arguments ?? []) commander.argument(argument.name, argument.doc);
   for (const option of spec.options) commander.addOption(optionOf(option));
-  const examples = spec.examples.map((line) => `  ${io.command} ${line}`).join("\n");
-  commander.addHelpText("after", `\nExamples:\n${examples}`);
+  addExamples(commander, [spec], io);
   commander.action(async () => {
     const options = new Options(commander.opts());
     finish(await spec.run({ arguments: commander.args, options, io }));
   });
   return commander;
+}
+
+/** Two lines to copy. */
+function addExamples(commander: Commander, specs: readonly Command[], io: Io): void {
+  const lines = specs.flatMap(({ examples }) => examples).slice(0, 2);
+  const examples = lines.map((line) => `  ${io.command} ${line}`).join("\n");
+  commander.addHelpText("after", `\nExamples:\n${examples}`);
 }
 
 function optionOf(spec: OptionSpec): Option {

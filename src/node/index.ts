@@ -1,7 +1,7 @@
 // The face of the composition root: what the launcher and embedding programs use.
 
 export type { ConfigurationView } from "./admin/configuration-view.ts";
-export { examine } from "./admin/doctor.ts";
+export { examineDirectory } from "./admin/doctor.ts";
 export type { AdminAddress } from "./admin/operator.ts";
 export type { BoundListener, Components, SecurityFace } from "./assemble.ts";
 export { address, type BannerFacts, bannerLines } from "./banner.ts";

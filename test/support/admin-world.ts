@@ -16,7 +16,14 @@ import {
 } from "../../src/base/index.ts";
 import { createFrame } from "../../src/mqtt/index.ts";
 import type { SessionInspector, SessionSummary } from "../../src/session/index.ts";
-import type { Alarm, ShardInfo, StoreOperator, Ttv } from "../../src/store/index.ts";
+import type {
+  Alarm,
+  DatabaseInfo,
+  HoldInfo,
+  ShardInfo,
+  StoreOperator,
+  Ttv,
+} from "../../src/store/index.ts";
 
 export const adminSettings: AdminSettings = {
   host: "127.0.0.1",
@@ -185,16 +192,58 @@ export function paperNode() {
     ...{ logicalBytes: 5, physicalBytes: 6, consumedUs: undefined, missing: 0, failure: undefined },
   }));
   const alarms: Alarm[] = [];
-  const operator = {
-    ...{ alarms: () => alarms, shards: () => shards, databases: () => [], groups: () => [] },
-    holds: () => [],
-    rotate: note("store.rotate", async () => undefined),
-    dropUntil: note("store.dropUntil", async () => 2),
+  const database = (name: string): DatabaseInfo => ({
+    ...{ name, layout: "log", shards: [1, 2, 3], replicationFactor: 1, group: "default" },
+    ...{ retention: { ageMs: 604_800_000, bytes: 0 }, layoutOptions: {}, topics: ["#"] },
+    ...{ isBuiltIn: true, ttvs: 4, logicalBytes: 5, physicalBytes: 6 },
+  });
+  const hold = (name: string): HoldInfo => ({
+    ...{ name, database: "messages", afterUs: new Map([[1, 5]]), lostTtvs: 0 },
+  });
+  const stream = { shard: 1, generation: 1, stream: 1, structure: "a/+", ttvs: 4, logicalBytes: 5 };
+  const operator: StoreOperator = {
+    alarms: () => alarms,
+    shards: () => shards,
+    databases: () => [database("messages")],
+    createDatabase: note("store.createDatabase", async (spec: never) =>
+      database((spec as { name: string }).name),
+    ),
+    alterDatabase: note("store.alterDatabase", async (name: string) => database(name)),
+    dropDatabase: note("store.dropDatabase", async () => undefined),
+    mapShard: () => ({}) as never,
+    groups: () => [
+      {
+        ...{ name: "default", databases: ["messages"], quotaBytes: Number.POSITIVE_INFINITY },
+        ...{ onFull: "refuse", state: "open", physicalBytes: 1, logicalBytes: 1, logBytes: 1 },
+        ...{ writeBufferBytes: 1, writeBufferBytesMax: 2, workSlots: 2, workSlotsUsed: 0 },
+        counters: { refused: 0 },
+      },
+    ],
     generations: note("store.generations", (shard: number) => {
       if (state.failing !== undefined) throw state.failing;
-      return shard === 1 ? [] : [];
+      return [
+        {
+          ...{ shard, number: 1, layout: "log-1", state: "current", fromUs: 0, toUs: undefined },
+          ...{ ttvs: 4, logicalBytes: 5, physicalBytes: 6, streams: 1, folder: "x", isOpen: true },
+          heldBy: [],
+        },
+      ];
     }),
-  } as unknown as StoreOperator;
+    streams: note("store.streams", async () => [stream]),
+    explain: note("store.explain", async (filter: string) => ({
+      ...{ filter, databases: ["messages"], streamsTotal: 1, blocks: 9, blocksToRead: 2 },
+      streams: [{ ...stream, residual: "all", blocks: 9, blocksToRead: 2 }],
+      ...{ isComplete: true, advice: ["it is cheap"] },
+    })),
+    rotate: note("store.rotate", async () => undefined),
+    dropUntil: note("store.dropUntil", async () => 2),
+    holds: () => [hold("audit")],
+    hold: note("store.hold", async (name: string) => hold(name)),
+    releaseHold: note("store.releaseHold", async () => undefined),
+    verify: async () => ({ slabs: 1, blocks: 2, ttvs: 3, findings: [] }),
+    compact: async () => ({ slabs: 1, ttvsRemoved: 0, bytesBefore: 2, bytesAfter: 1 }),
+    logicalHash: async () => "0",
+  };
   const parts: RunningParts = {
     clients: {
       list: () => ({ clients: [], hasMore: false, total: 0 }),

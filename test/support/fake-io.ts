@@ -25,6 +25,7 @@ export function createFakeIo(
     environment: options.environment ?? {},
     stdin: Readable.from([Buffer.from(options.stdin ?? "")]),
     isTerminal: false,
+    isScreen: false,
     command: "flagstone",
     clock: new SimClock(),
     signals: new EventEmitter(),

@@ -38,10 +38,113 @@ export const commandRows: readonly CommandRow[] = [
     name: "acl",
     summary: "check a rule file",
     load: async () => (await import("./acl.ts")).acl,
+    name: "status",
+    summary: "what runs there and how it does",
+    load: async () => (await import("./status.ts")).status,
+  },
+  {
+    name: "clients",
+    summary: "connected clients",
+    load: async () => (await import("./clients.ts")).clients,
+  },
+  {
+    name: "sessions",
+    summary: "durable sessions: find, look into, clear",
+    load: async () => (await import("./sessions.ts")).sessions,
+  },
+  {
+    name: "subscriptions",
+    summary: "subscriptions of durable sessions",
+    load: async () => (await import("./messages.ts")).subscriptions,
+  },
+  {
+    name: "retained",
+    summary: "retained messages",
+    load: async () => (await import("./messages.ts")).retained,
+  },
+  {
+    name: "history",
+    summary: "stored messages by topic filter and time",
+    load: async () => (await import("./messages.ts")).history,
+  },
+  {
+    name: "databases",
+    summary: "databases",
+    load: async () => (await import("./storage.ts")).databases,
+  },
+  {
+    name: "groups",
+    summary: "groups with quota and use",
+    load: async () => (await import("./storage.ts")).groups,
+  },
+  {
+    name: "shards",
+    summary: "shards with positions and sizes",
+    load: async () => (await import("./storage.ts")).shards,
+  },
+  {
+    name: "slabs",
+    summary: "slabs: each generation of each shard",
+    load: async () => (await import("./storage.ts")).slabs,
+  },
+  {
+    name: "streams",
+    summary: "streams of a slab with their learned structure",
+    load: async () => (await import("./storage.ts")).streams,
+  },
+  {
+    name: "holds",
+    summary: "holds that keep generations",
+    load: async () => (await import("./storage.ts")).holds,
+  },
+  {
+    name: "tasks",
+    summary: "long work",
+    load: async () => (await import("./tasks.ts")).tasks,
+  },
+  {
+    name: "verify",
+    summary: "read every stored block and check it",
+    load: async () => (await import("./tasks.ts")).verify,
+  },
+  {
+    name: "compact",
+    summary: "write sealed slabs anew without what expired",
+    load: async () => (await import("./tasks.ts")).compact,
+  },
+  {
+    name: "alarms",
+    summary: "what somebody should look at now",
+    load: async () => (await import("./status.ts")).alarms,
+  },
+  {
+    name: "reload",
+    summary: "let a node read its configuration again",
+    load: async () => (await import("./access.ts")).reload,
+  },
+  {
+    name: "keys",
+    summary: "API keys",
+    load: async () => (await import("./access.ts")).keys,
+  },
+  {
+    name: "audit",
+    summary: "who changed what",
+    load: async () => (await import("./access.ts")).audit,
+  },
+  {
+    name: "context",
+    summary: "saved addresses and keys of nodes",
+    load: async () => (await import("./access.ts")).context,
+  },
+  {
+    name: "doctor",
+    summary: "examine a node and its machine, with advice",
+    load: async () => (await import("./doctor.ts")).doctor,
   },
   {
     name: "explain",
-    summary: "explain an error code",
+    summary: "explain an error code, or what reading a topic filter costs",
     load: async () => (await import("./explain.ts")).explain,
   },
   {

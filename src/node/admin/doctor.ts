@@ -10,6 +10,7 @@ import {
   type DiskFile,
   isCodedError,
   joinPath,
+  nodeDisk,
   syncFully,
   writeFully,
 } from "../../base/index.ts";
@@ -30,6 +31,12 @@ export type Patient = {
 };
 
 type Advice = Doctor["checks"][number];
+
+/** Of a directory that this process has not opened. */
+export function examineDirectory(settings: Settings, clock: Clock): Promise<Doctor> {
+  const checks = async (): Promise<readonly Check[]> => [];
+  return examine({ dir: settings.data.dir, disk: nodeDisk, clock, settings, checks });
+}
 
 export async function examine(patient: Patient): Promise<Doctor> {
   const sync = await syncTimes(patient);

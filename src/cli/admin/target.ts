@@ -1,0 +1,113 @@
+// Which node a command asks, and with which key: flags, then the environment, then the chosen context,
+// then this machine. Contexts are a file of the user, mode 0600, since it holds keys; they are never
+// printed.
+
+import { chmodSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { homedir } from "node:os";
+import { dirname, join } from "node:path";
+import { type AdminClient, createAdminClient } from "../../admin/client.ts";
+import { toError } from "../../base/index.ts";
+import type { CommandInput, Io, OptionSpec } from "../command.ts";
+import { cliErrors } from "../errors.ts";
+
+export const targetOptions: readonly OptionSpec[] = [
+  { flags: "--url <url>", doc: "the node's HTTP address (FLAGSTONE_URL)" },
+  { flags: "--key <key>", doc: "API key (better: FLAGSTONE_KEY, or a context)" },
+  { flags: "--context <name>", doc: "which of the saved contexts" },
+];
+
+export const urlDefault = "http://127.0.0.1:18083";
+
+export type Context = { readonly url: string; readonly key?: string };
+export type Contexts = {
+  readonly current: string | undefined;
+  readonly contexts: Readonly<Record<string, Context>>;
+};
+
+/** @throws CLI_USAGE, CLI_FILE_UNREADABLE. */
+export function clientOf({ options, io }: Pick<CommandInput, "options" | "io">): AdminClient {
+  const saved = contextOf(options.text("context"), io);
+  const url = options.text("url") ?? io.environment.FLAGSTONE_URL ?? saved?.url ?? urlDefault;
+  const key = options.text("key") ?? io.environment.FLAGSTONE_KEY ?? saved?.key;
+  return createAdminClient({ url: checkUrl(url), ...(key === undefined ? {} : { key }) });
+}
+
+/** @throws CLI_USAGE. */
+export function checkUrl(text: string): string {
+  try {
+    const { protocol } = new URL(text);
+    if (protocol === "http:" || protocol === "https:") return text;
+  } catch {
+    // Said below.
+  }
+  throw cliErrors.usage({
+    reason: `--url expects an address such as ${urlDefault}, got "${text}"`,
+  });
+}
+
+function contextOf(wanted: string | undefined, io: Io): Context | undefined {
+  const { current, contexts } = readContexts(io);
+  const name = wanted ?? io.environment.FLAGSTONE_CONTEXT ?? current;
+  if (name === undefined) return undefined;
+  const found = Object.hasOwn(contexts, name) ? contexts[name] : undefined;
+  if (found !== undefined) return found;
+  const known = Object.keys(contexts).join(", ") || "none";
+  throw cliErrors.usage({ reason: `there is no context "${name}" (there are: ${known})` });
+}
+
+function contextsPath({ environment }: Io): string {
+  const folder = environment.XDG_CONFIG_HOME ?? join(environment.HOME ?? homedir(), ".config");
+  return join(folder, "flagstone", "contexts.json");
+}
+
+const none: Contexts = { current: undefined, contexts: {} };
+
+/** @throws CLI_FILE_UNREADABLE. */
+export function readContexts(io: Io): Contexts {
+  const path = contextsPath(io);
+  let text: string;
+  try {
+    text = readFileSync(path, "utf8");
+  } catch (error) {
+    const { code, message } = toError(error) as NodeJS.ErrnoException;
+    if (code === "ENOENT" || code === "ENOTDIR") return none;
+    throw cliErrors.unreadableFile({ path, reason: message }, error);
+  }
+  const found = parseContexts(text);
+  if (found === undefined) {
+    throw cliErrors.unreadableFile({ path, reason: "it is not what this program wrote" });
+  }
+  return found;
+}
+
+function parseContexts(text: string): Contexts | undefined {
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(text);
+  } catch {
+    // The caller says which file it is.
+    return undefined;
+  }
+  const { current, contexts } = (parsed ?? {}) as { current?: unknown; contexts?: unknown };
+  if (typeof contexts !== "object" || contexts === null) return undefined;
+  const isGood = Object.values(contexts).every(
+    (each: unknown) => typeof (each as { url?: unknown } | null)?.url === "string",
+  );
+  if (!isGood) return undefined;
+  return {
+    current: typeof current === "string" ? current : undefined,
+    contexts: contexts as Contexts["contexts"],
+  };
+}
+
+export function writeContexts(io: Io, contexts: Contexts): void {
+  const path = contextsPath(io);
+  try {
+    mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+    writeFileSync(`${path}.new`, `${JSON.stringify(contexts, null, 2)}\n`, { mode: 0o600 });
+    chmodSync(`${path}.new`, 0o600);
+    renameSync(`${path}.new`, path);
+  } catch (error) {
+    throw cliErrors.unreadableFile({ path, reason: toError(error).message }, error);
+  }
+}

@@ -1,0 +1,266 @@
+// The commands that ask a node, in one process with a node on paper: what each prints, and what each does
+// with wrong, missing and unauthorised input.
+
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { sleep, systemClock } from "../../../src/base/index.ts";
+import type { Command, CommandFamily } from "../../../src/cli/command.ts";
+import { commandRows } from "../../../src/cli/commands/rows.ts";
+import { runCli } from "../../../src/cli/program.ts";
+import { type AdminWorld, adminWorld } from "../../support/admin-world.ts";
+import { createFakeIo } from "../../support/fake-io.ts";
+
+let world: AdminWorld;
+let folder: string;
+let taskId: string;
+
+beforeEach(async () => {
+  world = await adminWorld();
+  folder = mkdtempSync(join(tmpdir(), "flagstone-cli-"));
+  world.tasks.begin(world.node.parts.operator);
+  const { clock, tasks, app } = world;
+  taskId = (await clock.complete(tasks.start("verify", {}))).id;
+  let last: Promise<unknown> = Promise.resolve();
+  vi.stubGlobal("fetch", (url: string, init: RequestInit) => {
+    if (!url.startsWith("http://127.0.0.1:18083")) {
+      return Promise.reject(new TypeError("failed", { cause: { code: "ECONNREFUSED" } }));
+    }
+    const { signal: _signal, ...rest } = init;
+    const headers = new Headers(rest.headers);
+    headers.set("host", "127.0.0.1:18083");
+    const request = new Request(url, { ...rest, headers });
+    // One at a time: they turn the same simulated clock.
+    const answer = last.then(async () => {
+      const response = await clock.complete(app.fetch(request, { remote: "127.0.0.1" }));
+      // Tasks go on between two requests.
+      await clock.complete(sleep(clock, 500));
+      return response;
+    });
+    last = answer.catch(() => undefined);
+    return answer;
+  });
+});
+
+afterEach(() => {
+  vi.unstubAllGlobals();
+  rmSync(folder, { recursive: true });
+});
+
+async function run(argv: readonly string[], environment: Record<string, string> = {}) {
+  const paper = createFakeIo({
+    environment: { FLAGSTONE_KEY: world.adminKey, XDG_CONFIG_HOME: folder, ...environment },
+  });
+  // Modules are loaded in real time.
+  const code = await runCli(argv, { ...paper, clock: systemClock });
+  return { code, out: paper.stdout(), error: paper.stderr() };
+}
+
+/** Words of a line as a shell cuts them. */
+function wordsOf(line: string): string[] {
+  return [...line.matchAll(/'([^']*)'|(\S+)/g)].map(([, quoted, plain]) => quoted ?? plain ?? "");
+}
+
+const others = new Set(["start", "pub", "sub", "config", "version"]);
+const leaves: Array<{ name: string; command: Command }> = [];
+for (const row of commandRows) {
+  if (others.has(row.name)) continue;
+  const loaded: Command | CommandFamily = await row.load();
+  if (!("commands" in loaded)) leaves.push({ name: row.name, command: loaded });
+  else {
+    for (const command of loaded.commands) {
+      leaves.push({ name: `${row.name} ${command.name}`, command });
+    }
+  }
+}
+
+/** Examples speak of clients, tasks and keys that the node on paper has under other names. */
+function onPaper(words: readonly string[]): string[] {
+  const names: Record<string, string> = {
+    billing: "b",
+    "old-device": "b",
+    x: "b",
+    "device-17": "a",
+    "site 4/gateway": "a",
+    "orders/#": words[1] === "unsubscribe" ? "x/+" : "orders/#",
+    "$share/g/a/+": "x/+",
+    "sensors/7/state": "x/1",
+    "verify-1a2b3c4d": taskId,
+    "compact-1a2b3c4d": taskId,
+  };
+  const isNode = words[0] !== "context";
+  const without = words.filter(
+    (word, index) => word !== "--watch" && words[index - 1] !== "--watch",
+  );
+  const kept = without.map((word) => (isNode ? (names[word] ?? word) : word));
+  return kept.map((word) => (word === "http://broker:18083" ? "http://127.0.0.1:18083" : word));
+}
+
+describe.each(leaves)("$name", ({ name, command }) => {
+  test("has two examples in its help, which says what it does", async () => {
+    const { code, out } = await run([...name.split(" "), "--help"]);
+    expect(code).toBe(0);
+    expect(out).toContain(command.summary);
+    for (const example of command.examples) expect(out).toContain(`flagstone ${example}`);
+  });
+
+  test("its examples work", async () => {
+    if (/^(keys delete|context use|context remove|doctor|clients show)$/.test(name)) return;
+    for (const example of command.examples) {
+      if (/^tasks (pause|resume|cancel)/.test(example)) continue;
+      const words = onPaper(wordsOf(example));
+      if (words.includes("--bundle")) continue;
+      const { code, error, out } = await run(words);
+      expect({ example, code, error }).toEqual({ example, code: 0, error: "" });
+      expect(out.length).toBeGreaterThan(0);
+      if (words.includes("json")) JSON.parse(out);
+    }
+  });
+
+  test("an option that it does not have is 2", async () => {
+    const { code, error } = await run([...name.split(" "), "--surprise"]);
+    expect([code, error]).toEqual([2, expect.stringContaining("unknown option '--surprise'")]);
+  });
+
+  const isLocal = name.startsWith("context");
+
+  test("a wrong key is 1, a node that is not there 4, both in a sentence", async () => {
+    if (isLocal || /^explain$/.test(name)) return;
+    const words = onPaper(wordsOf(command.examples[0])).filter((word) => word !== "--url");
+    const asked = words.filter((word) => !word.startsWith("http://"));
+    if (command.examples[0].includes("trim")) asked.push("--before", "1h");
+    const wrong = await run(asked, { FLAGSTONE_KEY: "nonsense" });
+    expect([wrong.code, wrong.error]).toEqual([
+      1,
+      "this needs an API key: this one is not known\n",
+    ]);
+    const away = await run(asked, { FLAGSTONE_URL: "http://10.9.9.9:1" });
+    expect([away.code, away.error]).toEqual([4, expect.stringMatching(/^cannot reach http:.*\n$/)]);
+    const odd = await run([...asked, "--url", "nonsense"]);
+    expect([odd.code, odd.error]).toEqual([2, expect.stringContaining("--url expects an address")]);
+  });
+
+  test("an argument that is missing is 2, before the node is asked", async () => {
+    const needed = (command.arguments ?? []).filter(
+      ({ doc }) => !/ instead of | for all|messages when|such as/.test(doc),
+    );
+    if (needed.length === 0) return;
+    const before = world.node.calls.length;
+    const { code, error } = await run(name.split(" "));
+    expect([code, error]).toEqual([2, expect.stringContaining("is missing")]);
+    expect(world.node.calls.length).toBe(before);
+  });
+});
+
+describe("sessions", () => {
+  test("in trouble are found, and the rest is counted", async () => {
+    const { out } = await run(["sessions", "--backlog", ">0"]);
+    expect(out.split("\n")[1]).toMatch(/^b +- +offline +yes +0 +0 +2 +1970/);
+    const some = await run(["sessions", "--limit", "2"]);
+    expect(some.out).toContain("2 of 3 sessions; the rest with --all\n");
+    const all = await run(["sessions", "--all", "-o", "json"]);
+    expect(JSON.parse(all.out).items).toHaveLength(3);
+  });
+
+  test("are purged only with --yes", async () => {
+    const { out } = await run(["sessions", "purge", "b"]);
+    expect(out).toBe("  b\n1 session would be purged; do it with --yes\n");
+    expect(world.node.calls.at(-1)?.args[1]).toMatchObject({ dryRun: true });
+    expect((await run(["sessions", "purge", "b", "--yes"])).out).toBe("  b\n1 session purged\n");
+    expect(world.node.calls.at(-1)?.args[1]).toMatchObject({ dryRun: false });
+    const none = await run(["sessions", "purge", "--yes"]);
+    expect([none.code, none.error]).toEqual([1, expect.stringContaining("say which sessions")]);
+  });
+
+  test("filters that make no sense are told", async () => {
+    for (const [flag, value] of [
+      ["--backlog", "many"],
+      ["--dropped", ">5"],
+      ["--limit", "0"],
+    ]) {
+      expect((await run(["sessions", flag as string, value as string])).code, flag).toBe(2);
+    }
+    expect((await run(["sessions", "--online", "--offline"])).code).toBe(2);
+  });
+});
+
+describe("contexts", () => {
+  test("hold address and key, are the user's alone, and never show the key", async () => {
+    const added = await run(["context", "add", "here", "--url", "http://127.0.0.1:18083"]);
+    expect(added).toMatchObject({ code: 0, error: "" });
+    const path = join(folder, "flagstone/contexts.json");
+    expect(statSync(path).mode & 0o777).toBe(0o600);
+    expect(readFileSync(path, "utf8")).toContain(world.adminKey);
+    const listed = await run(["context", "-o", "json"]);
+    expect(JSON.parse(listed.out)).toEqual([
+      { name: "here", url: "http://127.0.0.1:18083", hasKey: true, isCurrent: true },
+    ]);
+    expect(listed.out).not.toContain(world.adminKey);
+    expect((await run(["status"], { FLAGSTONE_KEY: "" })).code).toBe(1);
+    const io = createFakeIo({ environment: { XDG_CONFIG_HOME: folder } });
+    expect(await runCli(["status"], io)).toBe(0);
+  });
+
+  test("one that is not there is told with those that are", async () => {
+    await run(["context", "add", "here", "--url", "http://127.0.0.1:18083"]);
+    const { code, error } = await run(["status", "--context", "there"]);
+    expect([code, error]).toEqual([2, 'there is no context "there" (there are: here)\n']);
+    expect((await run(["context", "use", "__proto__"])).code).toBe(2);
+    expect((await run(["context", "remove", "here"])).code).toBe(0);
+    expect((await run(["context"])).out).toBe("no contexts\n");
+  });
+
+  test("a file that is damaged is named", async () => {
+    await run(["context", "add", "here", "--url", "http://127.0.0.1:18083"]);
+    writeFileSync(join(folder, "flagstone/contexts.json"), "{");
+    const { code, error } = await run(["status"]);
+    expect([code, error]).toEqual([
+      2,
+      expect.stringContaining("it is not what this program wrote"),
+    ]);
+  });
+});
+
+test("names from outside cannot steer the terminal", async () => {
+  const { sessions } = world.node.parts;
+  const [first] = (await sessions.list({}, { countMax: 1 })).sessions;
+  sessions.list = async () => ({
+    sessions: [{ ...(first as never as object), clientId: "a\u001b[2J\u009bx" } as never],
+    next: undefined,
+    total: 1,
+  });
+  const { out } = await run(["sessions"]);
+  expect(out).toContain("a\u00b7[2J\u00b7x");
+});
+
+test("a verify that finds damage ends with 1 and says where", async () => {
+  world.node.parts.operator.verify = async () => ({
+    ...{ slabs: 1, blocks: 2, ttvs: 3 },
+    findings: [{ shard: 1, generation: 2, stream: 3, reason: "bad checksum" }],
+  });
+  const { code, error } = await run(["verify", "--shard", "1"]);
+  expect(code).toBe(1);
+  expect(error).toContain("bad checksum");
+  expect(error).toContain("did not end well: 1 findings");
+});
+
+test("--watch asks again until it is stopped", async () => {
+  const paper = createFakeIo({
+    environment: { FLAGSTONE_KEY: world.adminKey, XDG_CONFIG_HOME: folder },
+  });
+  const out = (text: string | Uint8Array): void => {
+    paper.out(text);
+    if (paper.stdout().length > 20) paper.signals.emit("SIGINT");
+  };
+  const io = { ...paper, out, clock: systemClock };
+  expect(await runCli(["alarms", "--watch", "1"], io)).toBe(0);
+  expect(paper.stdout()).toBe("no alarms\n".repeat(3));
+});
+
+test("times are given as ago or in full", async () => {
+  for (const bad of ["yesterday", "1y", "-1h", "2026", "2026-13-01"]) {
+    expect((await run(["history", "a", "--from", bad])).code, bad).toBe(2);
+  }
+  expect((await run(["history", "a", "--from", "2026-01-31", "--to", "1h"])).code).toBe(0);
+});
