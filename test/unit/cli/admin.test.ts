@@ -83,6 +83,7 @@ function onPaper(words: readonly string[]): string[] {
     x: "b",
     "device-17": "a",
     "site 4/gateway": "a",
+    "6": "1",
     "orders/#": words[1] === "unsubscribe" ? "x/+" : "orders/#",
     "$share/g/a/+": "x/+",
     "sensors/7/state": "x/1",
