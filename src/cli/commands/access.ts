@@ -1,5 +1,5 @@
-// `flagstone keys`, `audit`, `reload` and `context`: who may ask a node, who changed what, and which node
-// is asked.
+// `flagstone keys`, `audit`, `reload` and `context`: who may ask a node, who changed what, and
+// which node is asked.
 
 import type { AnswerOf } from "../../admin/client.ts";
 import { argument, askCommand, pageOptions, pages, pageTable } from "../admin/ask.ts";

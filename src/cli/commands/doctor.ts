@@ -1,5 +1,6 @@
-// `flagstone doctor`: examines a node, or with --data a directory that no node has open, and says what
-// to do. `--bundle` writes what somebody else needs to help; no client, topic, address or secret is in it.
+// `flagstone doctor`: examines a node, or with --data a directory that no node has open, and says
+// what to do. `--bundle` writes what somebody else needs to help; no client, topic, address or
+// secret is in it.
 
 import { writeFileSync } from "node:fs";
 import type { AdminClient, Doctor } from "../../admin/client.ts";

@@ -1,5 +1,5 @@
-// `flagstone explain CODE`: what an error code means and what to do, offline. `flagstone explain FILTER`:
-// which streams and blocks of a node a topic filter would read.
+// `flagstone explain CODE`: what an error code means and what to do, offline. `flagstone explain
+// FILTER`: which streams and blocks of a node a topic filter would read.
 
 import { askCommand, type Shown } from "../admin/ask.ts";
 import { grouped, tableOf } from "../admin/output.ts";

@@ -1,5 +1,5 @@
-// `flagstone sessions`: finds durable sessions in trouble, looks into them, and clears them. What removes
-// anything tells first what it would remove: it acts with --yes.
+// `flagstone sessions`: finds durable sessions in trouble, looks into them, and clears them. What
+// removes anything tells first what it would remove: it acts with --yes.
 
 import type { AnswerOf, CallOf } from "../../admin/client.ts";
 import {

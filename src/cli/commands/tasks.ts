@@ -1,5 +1,5 @@
-// `flagstone tasks`, `verify` and `compact`: long work, with a bar in a terminal. Leaving the command does
-// not end the task.
+// `flagstone tasks`, `verify` and `compact`: long work, with a bar in a terminal. Leaving the
+// command does not end the task.
 
 import type { AdminClient, Task } from "../../admin/client.ts";
 import { sleep } from "../../base/index.ts";
