@@ -38,6 +38,8 @@ export const commandRows: readonly CommandRow[] = [
     name: "acl",
     summary: "check a rule file",
     load: async () => (await import("./acl.ts")).acl,
+  },
+  {
     name: "status",
     summary: "what runs there and how it does",
     load: async () => (await import("./status.ts")).status,

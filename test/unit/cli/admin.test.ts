@@ -62,7 +62,7 @@ function wordsOf(line: string): string[] {
   return [...line.matchAll(/'([^']*)'|(\S+)/g)].map(([, quoted, plain]) => quoted ?? plain ?? "");
 }
 
-const others = new Set(["start", "pub", "sub", "config", "version"]);
+const others = new Set(["start", "pub", "sub", "config", "version", "user", "acl"]);
 const leaves: Array<{ name: string; command: Command }> = [];
 for (const row of commandRows) {
   if (others.has(row.name)) continue;
