@@ -2,7 +2,8 @@
 // time over the whole process. What a start had to replay is checkpointed soon after it, so that a
 // process that keeps ending early neither replays ever more nor keeps ever more log.
 // A checkpoint that fails is tried again; until then the log keeps what it covers. One that takes
-// very long, because its volume takes nothing, does not keep the other shards from theirs.
+// very long, because its volume takes nothing, does not keep the other shards from theirs; and when
+// it goes on not coming about, the shard's entries are copied out of the log, which everybody shares.
 
 import { type Cancel, type Clock, type Logger, toError } from "../base/index.ts";
 import type { Shard } from "./shard.ts";
@@ -13,6 +14,11 @@ export type CheckpointPolicy = {
   /** Longest time a shard stays dirty. Default 60 s. */
   readonly ageMsMax: number;
 };
+
+/** Log bytes of a shard without a checkpoint at which its entries are copied out of the log. */
+const stuckBytesMax = 1024 * 1024 * 1024;
+/** Time without a checkpoint that is due, after which they are, if it is they that keep the log. */
+const stuckMsMax = 5 * 60_000;
 
 const lookIntervalMs = 1_000;
 /** Time after which the next shard has its turn while a checkpoint is still under way. */
@@ -25,6 +31,9 @@ export class Checkpointer {
   readonly #shards = new Set<Shard>();
   /** When a shard was first seen dirty. */
   readonly #dirtySinceMs = new Map<Shard, number>();
+  /** When a shard's checkpoint was first due, or its entries were last copied. */
+  readonly #dueSinceMs = new Map<Shard, number>();
+  #copying = false;
   #cancel: Cancel | undefined;
   #endTurn: (() => void) | undefined;
   #closed = false;
@@ -46,6 +55,7 @@ export class Checkpointer {
   unwatch(shard: Shard): void {
     this.#shards.delete(shard);
     this.#dirtySinceMs.delete(shard);
+    this.#dueSinceMs.delete(shard);
   }
 
   /** Brings every dirty shard's checkpoint up to now. @throws the first failure, after all. */
@@ -76,7 +86,10 @@ export class Checkpointer {
   async #look(): Promise<void> {
     for (const shard of this.#shards) {
       if (this.#closed) return;
-      if (shard.isCheckpointing || !this.#isDue(shard)) continue;
+      const isDue = this.#isDue(shard);
+      if (isDue) this.#copyIfStuck(shard);
+      else this.#dueSinceMs.delete(shard);
+      if (shard.isCheckpointing || !isDue) continue;
       await this.#turn(this.#attempt(shard));
     }
   }
@@ -85,10 +98,32 @@ export class Checkpointer {
     try {
       await shard.checkpoint();
       this.#dirtySinceMs.delete(shard);
+      this.#dueSinceMs.delete(shard);
     } catch (error) {
       // The shard logged what failed; the next look tries again.
       this.#logger.debug("store.checkpoint_put_off", { reason: toError(error).message });
     }
+  }
+
+  #copyIfStuck(shard: Shard): void {
+    const nowMs = this.#clock.elapsedMs();
+    const sinceMs = this.#dueSinceMs.get(shard) ?? nowMs;
+    this.#dueSinceMs.set(shard, sinceMs);
+    const isStuck =
+      shard.bytesSinceCheckpoint >= stuckBytesMax ||
+      (nowMs - sinceMs >= stuckMsMax && shard.pinsLog);
+    if (!isStuck || this.#copying) return;
+    this.#copying = true;
+    this.#dueSinceMs.set(shard, nowMs);
+    void shard
+      .copyBacklog()
+      .catch((error: unknown) => {
+        const fields = { shard: shard.number, reason: toError(error).message };
+        this.#logger.error("store.backlog_failed", fields);
+      })
+      .finally(() => {
+        this.#copying = false;
+      });
   }
 
   #turn(attempt: Promise<void>): Promise<void> {

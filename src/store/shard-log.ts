@@ -5,8 +5,9 @@
 // indexes; `onCommitted` runs once per entry, in that order, only when the entry is durable; a
 // failed log commits nothing more.
 
-import { type Clock, isCodedError, type Logger, toError } from "../base/index.ts";
-import type { LogGap, LogRecord, WriteAheadLog } from "../log/index.ts";
+import { asBuffer, type Clock, isCodedError, type Logger, toError } from "../base/index.ts";
+import type { LogGap, LogRange, LogRecord, WriteAheadLog } from "../log/index.ts";
+import type { Backlogs } from "./backlogs.ts";
 
 export type ShardEntry = {
   readonly index: number;
@@ -36,6 +37,10 @@ export interface ShardLog {
   /** Entries up to `index` are in the shard's checkpoint. */
   release(index: number): void;
   readonly bytesSinceRelease: number;
+  /** It is this shard that keeps the log from going on. */
+  readonly pins: boolean;
+  /** Puts its unreleased entries elsewhere, so that it pins nothing. For one that is stuck. */
+  copyBacklog(): Promise<LogRange | undefined>;
 }
 
 export type ShardLogHandlers = {
@@ -104,13 +109,13 @@ export type LocalLogParts = {
   readonly logger: Logger;
   /** Epoch of the shard, written into each record. */
   readonly epoch: () => number;
+  readonly backlogs: Backlogs;
 };
 
 type Proposal = Pick<LogRecord, "index" | "kind" | "version"> & { readonly payload: Buffer };
 
 export class LocalLog implements ShardLog {
   readonly shard: number;
-  readonly gaps: readonly LogGap[];
   readonly #parts: LocalLogParts;
   #handlers: ShardLogHandlers | undefined;
   #lastIndex = 0;
@@ -119,7 +124,19 @@ export class LocalLog implements ShardLog {
   constructor(shard: number, parts: LocalLogParts) {
     this.shard = shard;
     this.#parts = parts;
-    this.gaps = parts.log.gapsOf(shard);
+  }
+
+  get gaps(): readonly LogGap[] {
+    const { log, backlogs } = this.#parts;
+    return [...log.gapsOf(this.shard), ...backlogs.gapsOf(this.shard)];
+  }
+
+  get pins(): boolean {
+    return this.#parts.log.pinnedBy()?.shard === this.shard;
+  }
+
+  copyBacklog(): Promise<LogRange | undefined> {
+    return this.#parts.backlogs.add(this.#parts.log, this.shard);
   }
 
   get lastIndex(): number {
@@ -138,15 +155,25 @@ export class LocalLog implements ShardLog {
     fromIndex: number,
     visit: (entry: ShardEntry) => void | Promise<void>,
   ): Promise<void> {
-    await this.#parts.log.read(this.shard, fromIndex, (record) => {
+    const { log, backlogs } = this.#parts;
+    let nextIndex = fromIndex;
+    const visitRecord = (record: LogRecord): void | Promise<void> => {
       const { index, kind, version } = record;
-      return visit({ index, kind, version, payload: record.payload as Buffer });
-    });
+      nextIndex = index + 1;
+      return visit({ index, kind, version, payload: asBuffer(record.payload) });
+    };
+    const behindFiles = await backlogs.replay(fromIndex, visitRecord);
+    await log.read(this.shard, behindFiles, visitRecord);
+    backlogs.replayed(behindFiles, Math.max(behindFiles, nextIndex));
   }
 
   start(nextIndex: number, handlers: ShardLogHandlers): void {
+    const { log, backlogs } = this.#parts;
     this.#lastIndex = nextIndex - 1;
     this.#handlers = handlers;
+    // What was copied out of the log must not pin it once more.
+    if (backlogs.lastIndex > 0)
+      log.release(this.shard, Math.min(backlogs.lastIndex, nextIndex - 1));
   }
 
   propose(kind: number, version: number, payload: Buffer): void {
@@ -159,7 +186,9 @@ export class LocalLog implements ShardLog {
   }
 
   release(index: number): void {
-    if (index > 0) this.#parts.log.release(this.shard, index);
+    if (index <= 0) return;
+    this.#parts.log.release(this.shard, index);
+    this.#parts.backlogs.release(index);
   }
 
   #append(proposal: Proposal): void {

@@ -12,6 +12,7 @@ import {
 import type { KvDriver } from "../kv/index.ts";
 import type { WriteAheadLog } from "../log/index.ts";
 import type { ShardNumber } from "./api.ts";
+import { Backlogs } from "./backlogs.ts";
 import type { DatabaseRecord } from "./catalog.ts";
 import { CommitClock } from "./commit-clock.ts";
 import type { LtsSettings } from "./core/lts.ts";
@@ -86,7 +87,7 @@ export class ShardOpener {
       const { kv, damage } = await openMended(joinPath(dir, "map"), options, this.#mendParts);
       const map = new MapShard(new MapSlab(kv, (deltaBytes) => group.gate.addMemory(deltaBytes)));
       closer.own(map);
-      const shard = this.#makeShard(number, store, map);
+      const shard = this.#makeShard(dir, store, map);
       map.attach(shard);
       const fromIndex = damage === undefined ? undefined : await shard.replayAgain();
       await shard.recover();
@@ -148,7 +149,6 @@ export class ShardOpener {
     closer: Closer,
   ): Promise<LogShard> {
     const { ordinal, interest } = context;
-    const number = store.shard;
     await interest.load(ordinal, store);
     const writers = new WriterTable();
     await writers.load(store);
@@ -160,7 +160,7 @@ export class ShardOpener {
       ...{ ordinal, writers, holds, generations, interest, phase: this.#parts.phase },
       evidence: new EvidenceTable(store),
     });
-    const shard = this.#makeShard(number, store, log);
+    const shard = this.#makeShard(dir, store, log);
     log.attach(shard);
     await shard.recover();
     await log.begin();
@@ -223,10 +223,12 @@ export class ShardOpener {
     return this.#parts.kv.sizeBytes(joinPath(dir, name));
   }
 
-  #makeShard(number: ShardNumber, store: ShardStore, machine: ShardMachine): Shard {
+  #makeShard(dir: string, store: ShardStore, machine: ShardMachine): Shard {
     const { log, clock, logger, endTurn, phase, onFailure } = this.#parts;
+    const number = store.shard;
+    const backlogs = new Backlogs({ dir, ...this.#mendParts });
     const shardLog = new LocalLog(number, {
-      ...{ log, logger, sender: this.#sender, epoch: () => shard.epoch },
+      ...{ log, logger, backlogs, sender: this.#sender, epoch: () => shard.epoch },
     });
     const shard: Shard = new Shard({
       ...{ log: shardLog, store, machine, logger, endTurn, phase, onFailure },

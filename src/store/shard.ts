@@ -54,6 +54,7 @@ export const shardCounterHelp = {
   entriesApplied: "log entries applied, replayed ones included",
   checkpoints: "checkpoints committed",
   checkpointsFailed: "checkpoints that did not come about",
+  backlogsCopied: "times that entries were copied out of the log for want of a checkpoint",
   callbackErrors: "faults of those who were told about their items",
 };
 
@@ -237,6 +238,19 @@ export class Shard {
   close(reason = storeErrors.closed()): void {
     this.#failure ??= reason;
     this.#tellAll(this.#failure);
+  }
+
+  /** It keeps the log from going on. */
+  get pinsLog(): boolean {
+    return this.#parts.log.pins;
+  }
+
+  /** Has what its next checkpoint would cover copied out of the log. @throws codes of the disk. */
+  async copyBacklog(): Promise<void> {
+    const range = await this.#parts.log.copyBacklog();
+    if (range === undefined) return;
+    this.counters.backlogsCopied++;
+    this.#parts.logger.warn("store.backlog_copied", { shard: this.number, ...range });
   }
 
   /** A fault of one who is told must not keep others from hearing, nor the entry from applying. */

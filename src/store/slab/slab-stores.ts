@@ -92,7 +92,18 @@ export class SlabStores {
   }
 
   readBlock(row: BlockRow): Promise<Buffer | undefined> {
-    return this.#use(({ blocks }) => blocks.get(encodeBlockKey(row.lastTimeUs, row.stream)));
+    const key = encodeBlockKey(row.lastTimeUs, row.stream);
+    return this.#use(async ({ blocks }) => {
+      const found = await blocks.get(key);
+      if (found !== undefined) return found;
+      // A rotten filter of a table denies keys that are there; a cursor does not ask it.
+      const cursor = await blocks.cursor({ gte: key, lte: key });
+      try {
+        return (await cursor.next(1))[0]?.[1];
+      } finally {
+        await cursor.close();
+      }
+    });
   }
 
   /** Learned records, in an order in which they can be applied. */

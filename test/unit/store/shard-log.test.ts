@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
-import { SimClock, silentLogger } from "../../../src/base/index.ts";
+import { SeededRandom, SimClock, SimDisk, silentLogger } from "../../../src/base/index.ts";
 import { logErrors } from "../../../src/log/errors.ts";
 import type { WriteAheadLog } from "../../../src/log/index.ts";
+import { Backlogs } from "../../../src/store/backlogs.ts";
 import { LocalLog, LogSender } from "../../../src/store/shard-log.ts";
 
 /** A log that takes so many records at once. */
@@ -32,7 +33,10 @@ function localLog(fake: ReturnType<typeof createFakeLog>, shard = 1, shared?: Sh
   const clock = shared?.clock ?? new SimClock();
   const sender = shared?.sender ?? new LogSender(clock);
   const log = fake as unknown as WriteAheadLog;
-  const local = new LocalLog(shard, { log, sender, logger: silentLogger, epoch: () => 1 });
+  const disk = new SimDisk({ clock, random: new SeededRandom(1) });
+  const logger = silentLogger;
+  const backlogs = new Backlogs({ dir: "shard", quarantineDir: "quarantine", disk, logger });
+  const local = new LocalLog(shard, { log, sender, backlogs, logger, epoch: () => 1 });
   const committed: number[] = [];
   const failures: Error[] = [];
   local.start(1, {
