@@ -110,7 +110,7 @@ export type KvOptions = {
   readonly cacheBytes?: number;
   /** What a sync answered, this one or one before it: what the store must hold. */
   readonly proof?: Uint8Array | undefined;
-  /** Bytes of tables whose checksums are looked at before it is opened. Default 0. */
+  /** Bytes of tables whose checksums are all looked at before it is opened. Default 0. */
   readonly verifyBytesMax?: number;
 };
 

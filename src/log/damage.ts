@@ -77,6 +77,15 @@ export class DamageReport {
     return quarantinePath;
   }
 
+  /** The end of the log is gone: there are no bytes to copy. @throws LOG_DAMAGED under `refuse`. */
+  noteGone(path: string, reason: string): void {
+    if (this.#onDamage === "refuse") throw logErrors.damaged({ path, offset: 0, reason });
+    const found = { path, offset: 0, sizeBytes: 0, reason, quarantinePath: undefined };
+    this.damage.push(found);
+    this.#logger.error("log.damage_found", found);
+    this.addHole(undefined);
+  }
+
   /** Flushes are lost and nothing says whose records they held. */
   addHole(quarantinePath: string | undefined): void {
     this.#holes.push(quarantinePath);

@@ -11,6 +11,7 @@ import type { DamageReport } from "./damage.ts";
 import { logErrors } from "./errors.ts";
 import { recordBytes, recordHeaderBytes, segmentHeaderBytes } from "./format.ts";
 import { type AppendDone, GroupCommit } from "./group-commit.ts";
+import { NewestMark } from "./newest.ts";
 import { readRecords } from "./record-reader.ts";
 import { type Recovered, recover } from "./recovery.ts";
 import { type FreeFile, type Segment, SegmentPool } from "./segments.ts";
@@ -86,6 +87,7 @@ class Log implements WriteAheadLog {
   readonly #index: ShardIndex;
   readonly #report: DamageReport;
   readonly #pool: SegmentPool;
+  readonly #newest: NewestMark;
   readonly #commit: GroupCommit;
   /** In log order; the last one is written to, unless the log is full. */
   readonly #segments: Segment[];
@@ -103,13 +105,17 @@ class Log implements WriteAheadLog {
     this.#segments = recovered.segments;
     this.#lostFiles = recovered.lostFiles;
     this.#firstOwnOrder = recovered.nextOrder;
+    this.#newest = new NewestMark(place.components, place.dir);
     this.#pool = new SegmentPool(place, place.counters, {
       onReady: () => this.#commit.retry(),
       onFull: (full) => place.components.onFull?.(full),
       onError: (error) => this.#commit.fail(error),
     });
     this.#commit = new GroupCommit({ ...place, pool: this.#pool }, recovered, place.counters, {
-      onSegment: (segment) => this.#segments.push(segment),
+      onSegment: (segment) => {
+        this.#segments.push(segment);
+        this.#newest.begun(segment.order);
+      },
       onSynced: (segment, offset, spans) => {
         for (const span of spans) this.#index.addSpan(segment, offset, span);
       },
@@ -259,6 +265,7 @@ class Log implements WriteAheadLog {
       await this.#commit.close();
     } finally {
       await this.#pool.close();
+      await this.#newest.settled();
     }
   }
 

@@ -22,6 +22,7 @@ import {
   type SegmentHeader,
   segmentHeaderBytes,
 } from "./format.ts";
+import { readNewest } from "./newest.ts";
 import {
   endOfContent,
   type FoundFlush,
@@ -68,7 +69,7 @@ export async function recover(place: RecoveryPlace): Promise<Recovered> {
   const walk = new Walk(place, report);
   try {
     for (const path of listing.walPaths) await walk.openFile(path);
-    await walk.walkAll();
+    await walk.walkAll(await readNewest(place.components.disk, place.dir));
     const recovered = { ...listing, ...walk.result() };
     await walk.rewriteUnproved();
     place.counters.rot += report.damage.length;
@@ -133,6 +134,7 @@ class Walk {
   readonly #opened: Opened[] = [];
   readonly #lost: LostFile[] = [];
   #due = 1;
+  #nextOrderMin = 1;
   /** Highest number that a later flush or header proves synced. */
   #provedThrough = 0;
   #last: (FoundFlush & { readonly opened: Opened }) | undefined;
@@ -160,7 +162,8 @@ class Walk {
     this.#opened.push(opened);
   }
 
-  async walkAll(): Promise<void> {
+  /** `newestOrder`: of a segment that was there, if it is known; 0 if not. */
+  async walkAll(newestOrder: number): Promise<void> {
     this.#opened.sort((a, b) => a.header.order - b.header.order);
     this.#due = this.#opened[0]?.header.firstFlush ?? 1;
     for (const [position, opened] of this.#opened.entries()) {
@@ -171,6 +174,7 @@ class Walk {
       opened.reader.rest();
     }
     await this.#noteLostFiles();
+    this.#noteLostEnd(newestOrder);
     this.#report.finish();
   }
 
@@ -182,7 +186,7 @@ class Walk {
     const segments = this.#opened.map((opened) => opened.segment);
     let liveBytes = 0;
     for (const { sizeBytes } of [...segments, ...lostFiles]) liveBytes += sizeBytes;
-    const nextOrder = (segments.at(-1)?.order ?? 0) + 1;
+    const nextOrder = Math.max((segments.at(-1)?.order ?? 0) + 1, this.#nextOrderMin);
     return { segments, lostFiles, nextFlush: this.#due, nextOrder, liveBytes };
   }
 
@@ -363,6 +367,16 @@ class Walk {
       const to = Math.max(from, Math.min(from + segmentHeaderBytes, reader.sizeBytes));
       await this.#report.note({ reader, label: `${segment.order}`, from, to, reason });
     }
+  }
+
+  /** A newer segment was there, and none of the files without a header can be it. */
+  #noteLostEnd(newestOrder: number): void {
+    const lastOrder = this.#opened.at(-1)?.header.order ?? 0;
+    if (newestOrder <= lastOrder) return;
+    this.#nextOrderMin = newestOrder + 1;
+    if (this.#lost.some(({ isCopy }) => !isCopy)) return;
+    const { dir } = this.#place;
+    this.#report.noteGone(dir, `segment ${newestOrder} is missing; the last one is ${lastOrder}`);
   }
 
   async #noteLostFiles(): Promise<void> {

@@ -139,9 +139,18 @@ function refuseForeign(path: string, names: readonly string[]): void {
   if (name !== undefined) throw nodeErrors.dataDirForeign({ path, name });
 }
 
-async function takeLock(path: string, { disk, kv }: DataDirComponents): Promise<Kv> {
+async function takeLock(path: string, components: DataDirComponents): Promise<Kv> {
+  const { disk, kv, logger } = components;
+  const lock = joinPath(path, lockName);
+  const open = (): Promise<Kv> => kv.open(lock, { writeBufferBytes: 64 * 1024 });
   try {
-    return await kv.open(joinPath(path, lockName), { writeBufferBytes: 64 * 1024 });
+    return await open().catch(async (error: unknown) => {
+      if (!isCodedError(error, kvErrors.corrupt.row.code)) throw error;
+      // It holds nothing but the lock. One that is held is not removed, and opens for nobody.
+      logger.warn("node.lock_rebuilt", { path: lock, reason: error.message });
+      await kv.destroy(lock);
+      return open();
+    });
   } catch (error) {
     // Our own write fails for the same reason, in words an operator can use.
     if (!isCodedError(error, kvErrors.locked.row.code)) await probeWrite(disk, path);

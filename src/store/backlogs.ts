@@ -62,9 +62,9 @@ export class Backlogs {
     return this.#files.length;
   }
 
-  /** The log has been let go up to here. */
-  get lastIndex(): number {
-    return this.#lastIndex;
+  /** The log may be let go up to here: not while it may have what a damaged file lost. */
+  get releasableIndex(): number {
+    return this.#files.some((file) => file.isDamaged) ? 0 : this.#lastIndex;
   }
 
   /** What could not be read, as of the last replay. */

@@ -172,8 +172,8 @@ export class LocalLog implements ShardLog {
     this.#lastIndex = nextIndex - 1;
     this.#handlers = handlers;
     // What was copied out of the log must not pin it once more.
-    if (backlogs.lastIndex > 0)
-      log.release(this.shard, Math.min(backlogs.lastIndex, nextIndex - 1));
+    const releasableIndex = Math.min(backlogs.releasableIndex, nextIndex - 1);
+    if (releasableIndex > 0) log.release(this.shard, releasableIndex);
   }
 
   propose(kind: number, version: number, payload: Buffer): void {

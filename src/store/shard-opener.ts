@@ -26,11 +26,12 @@ import { visitLogged } from "./logged-ttvs.ts";
 import type { ShardMachine } from "./machine.ts";
 import { MapShard } from "./map/map-shard.ts";
 import { MapSlab } from "./map/map-slab.ts";
-import { type MendParts, openMended, verifyBytesMax } from "./mending.ts";
+import { openMapStore } from "./map/map-store.ts";
+import type { MendParts } from "./mending.ts";
 import type { UseTable } from "./pools/filter-use.ts";
 import { Shard } from "./shard.ts";
 import { LocalLog, LogSender } from "./shard-log.ts";
-import { mapProofKey, type ShardStore } from "./shard-store.ts";
+import type { ShardStore } from "./shard-store.ts";
 import { openShardStore } from "./shard-store-open.ts";
 import type { BlockReader } from "./slab/block-reader.ts";
 import { Generations } from "./slab/generations.ts";
@@ -83,9 +84,9 @@ export class ShardOpener {
     try {
       const dir = await this.#makeDir(database.name, number);
       const store = await this.#openStore(dir, number, closer);
-      const options = { proof: await store.get(mapProofKey), verifyBytesMax };
-      const { kv, damage } = await openMended(joinPath(dir, "map"), options, this.#mendParts);
-      const map = new MapShard(new MapSlab(kv, (deltaBytes) => group.gate.addMemory(deltaBytes)));
+      const { kv, damage, copy } = await openMapStore(dir, store, this.#mendParts);
+      const slab = new MapSlab(kv, (deltaBytes) => group.gate.addMemory(deltaBytes));
+      const map = new MapShard(slab, { dir, ...this.#mendParts });
       closer.own(map);
       const shard = this.#makeShard(dir, store, map);
       map.attach(shard);
@@ -93,11 +94,14 @@ export class ShardOpener {
       await shard.recover();
       map.claim();
       if (damage !== undefined) {
+        const { index } = store.checkpoint;
+        const knownIndex = typeof copy === "string" ? 0 : copy.index;
+        const isComplete =
+          damage.isWhole || knownIndex >= index || (fromIndex ?? index + 1) <= knownIndex + 1;
         const fields = { shard: number, database: database.name, reason: damage.reason };
-        const isComplete = damage.isWhole || fromIndex === 1;
         this.#parts.logger.error("store.map_mended", { ...fields, fromIndex, isComplete });
       }
-      if (damage !== undefined || store.isMended) await proveAgain(shard);
+      if (damage !== undefined || copy === "damaged" || store.isMended) await proveAgain(shard);
       const size = remembered(
         async () => (await this.#sizeOf(dir, "store")) + (await this.#sizeOf(dir, "map")),
       );

@@ -37,8 +37,9 @@ export async function openShardStore(
   const { kv, damage } = await openMended(path, options, parts);
   try {
     const isNewer = facts !== undefined && (await isBehind(kv, facts));
-    if (isNewer) await restoreFacts(kv, facts);
-    const hasLost = isNewer || (damage !== undefined && !(damage.isWhole && facts !== undefined));
+    const isWhole = damage === undefined || damage.isWhole;
+    if (facts !== undefined && (isNewer || !isWhole)) await restoreFacts(kv, facts, isNewer);
+    const hasLost = isNewer || (damage !== undefined && !(isWhole && facts !== undefined));
     if (hasLost) await dropUncertain(kv);
     const store = await ShardStore.open(kv, shard, place);
     if (damage !== undefined || isNewer) {
@@ -75,14 +76,22 @@ async function readCheckpoint(kv: DurableKv): Promise<CheckpointRecord> {
   }
 }
 
-/** One batch: a crash leaves the old rows or the new ones. */
-async function restoreFacts(kv: DurableKv, facts: ShardFacts): Promise<void> {
+/**
+ * One batch: a crash leaves the old rows or the new ones. A copy that is not newer only fills holes,
+ * since the store may be a checkpoint ahead of it.
+ */
+async function restoreFacts(kv: DurableKv, facts: ShardFacts, isNewer: boolean): Promise<void> {
   const old = await keysOf(kv, factPrefixes);
-  const write = (batch: Parameters<Parameters<DurableKv["write"]>[0]>[0]): void => {
-    for (const key of old) batch.delete(key);
-    for (const [key, value] of facts.rows) batch.put(Buffer.from(key, "latin1"), value);
-  };
-  await kv.write(write, { sync: true });
+  const kept = new Set(isNewer ? [] : old.map((key) => key.toString("latin1")));
+  await kv.write(
+    (batch) => {
+      if (isNewer) for (const key of old) batch.delete(key);
+      for (const [key, value] of facts.rows) {
+        if (!kept.has(key)) batch.put(Buffer.from(key, "latin1"), value);
+      }
+    },
+    { sync: true },
+  );
 }
 
 async function dropUncertain(kv: DurableKv): Promise<void> {

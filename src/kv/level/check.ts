@@ -15,10 +15,17 @@ import {
   joinPath,
   readFile,
 } from "../../base/index.ts";
-import { type LevelFiles, listLevel, logName, manifestName, readLevelFile } from "./folder.ts";
+import {
+  type LevelFiles,
+  listLevel,
+  logName,
+  manifestName,
+  readLevelFile,
+  withLevelFile,
+} from "./folder.ts";
 import { readLevelLog } from "./log-file.ts";
 import { type LevelState, readManifest } from "./manifest.ts";
-import { tableFault } from "./table.ts";
+import { tableFault, tableIndexFault } from "./table.ts";
 
 export type LevelProof = {
   readonly manifest: number;
@@ -27,7 +34,7 @@ export type LevelProof = {
 
 export type CheckOptions = {
   readonly proof: LevelProof | undefined;
-  /** Bytes of tables whose checksums are looked at, the newest tables first. */
+  /** Bytes of tables whose checksums are all looked at, the newest first; of others the index is. */
   readonly verifyBytesMax: number;
 };
 
@@ -120,10 +127,12 @@ async function tablesFault(
 ): Promise<string | undefined> {
   let leftBytes = budgetBytes;
   for (const [number, sizeBytes] of [...state.tables].sort(([a], [b]) => b - a)) {
-    if (leftBytes <= 0) return undefined;
-    leftBytes -= sizeBytes;
     const name = files.tables.get(number) as string;
-    const fault = tableFault(await readLevelFile(disk, path, name));
+    const isVerified = leftBytes > 0;
+    leftBytes -= sizeBytes;
+    const fault = isVerified
+      ? tableFault(await readLevelFile(disk, path, name))
+      : await withLevelFile(disk, path, name, tableIndexFault);
     if (fault !== undefined) return `${name}: ${fault}`;
   }
   return undefined;

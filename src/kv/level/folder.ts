@@ -51,6 +51,33 @@ export async function listLevel(disk: Disk, path: string): Promise<LevelFiles> {
   };
 }
 
+/** Runs `use` with a way to read parts of a file; what is unreadable reads as nothing. */
+export async function withLevelFile<T>(
+  disk: Disk,
+  folder: string,
+  name: string,
+  use: (
+    read: (position: number, sizeBytes: number) => Promise<Buffer>,
+    sizeBytes: number,
+  ) => Promise<T>,
+): Promise<T> {
+  const file = await disk.open(joinPath(folder, name), "read");
+  const read = async (position: number, sizeBytes: number): Promise<Buffer> => {
+    const bytes = Buffer.alloc(sizeBytes);
+    try {
+      return bytes.subarray(0, await file.read(bytes, position));
+    } catch (error) {
+      if (!isCodedError(error, "DISK_IO_FAILED")) throw error;
+      return Buffer.alloc(0);
+    }
+  };
+  try {
+    return await use(read, await file.sizeBytes());
+  } finally {
+    await file.close();
+  }
+}
+
 /** The bytes of a file; pages that the medium does not give back are zeros, and fail checksums. */
 export async function readLevelFile(disk: Disk, folder: string, name: string): Promise<Buffer> {
   const file = await disk.open(joinPath(folder, name), "read");

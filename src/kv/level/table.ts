@@ -47,6 +47,21 @@ export function tableFault(file: Buffer): string | undefined {
   return filterFault(file);
 }
 
+/** Of a table's index and footer alone: what LevelDB needs to open it. */
+export async function tableIndexFault(
+  read: (position: number, sizeBytes: number) => Promise<Buffer>,
+  sizeBytes: number,
+): Promise<string | undefined> {
+  const fault = "its index is damaged";
+  const start = sizeBytes - footerBytes;
+  if (start < 0) return fault;
+  const footer = await read(start, footerBytes);
+  const place = footer.length < footerBytes ? undefined : footerHandle(footer, "index");
+  if (place === undefined || place.offset + place.sizeBytes + trailerBytes > start) return fault;
+  const block = await read(place.offset, place.sizeBytes + trailerBytes);
+  return isChecked(block, { offset: 0, sizeBytes: place.sizeBytes }) ? undefined : fault;
+}
+
 function dataHandles(file: Buffer): Handle[] | undefined {
   const index = footerHandle(file, "index");
   const block = index === undefined ? undefined : readBlock(file, index);

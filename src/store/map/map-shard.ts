@@ -30,6 +30,7 @@ import type { CheckpointImage, ShardMachine } from "../machine.ts";
 import type { Shard } from "../shard.ts";
 import { mapProofKey } from "../shard-store.ts";
 import { mapKeyError } from "./keys.ts";
+import type { MapCopyPlace } from "./map-copy.ts";
 import type { MapSlab } from "./map-slab.ts";
 import { type Commit, TransactionRunner } from "./transaction.ts";
 import type { Version } from "./value.ts";
@@ -57,6 +58,7 @@ type Decision = {
 export class MapShard implements MapShardFace, ShardMachine {
   readonly counters: Counters<typeof mapCounterHelp> = createCounters(mapCounterHelp);
   readonly #slab: MapSlab;
+  readonly #copyPlace: MapCopyPlace | undefined;
   #recent = new RecentWrites(0);
   readonly #proposed = new Map<string, Version>();
   readonly #queue: Decision[] = [];
@@ -71,8 +73,10 @@ export class MapShard implements MapShardFace, ShardMachine {
   #pumping = false;
   #shard: Shard | undefined;
 
-  constructor(slab: MapSlab) {
+  /** `copyPlace`: where a second copy of the rows is kept. */
+  constructor(slab: MapSlab, copyPlace?: MapCopyPlace) {
     this.#slab = slab;
+    this.#copyPlace = copyPlace;
   }
 
   /** Closes the circle of shard and machine; called once, before anything else. */
@@ -330,9 +334,11 @@ export class MapShard implements MapShardFace, ShardMachine {
 
   capture(): CheckpointImage {
     let proof: Uint8Array | undefined;
+    const point = { index: this.shard.appliedIndex, timeUs: this.appliedUs };
     return {
       prepare: async () => {
         proof = await this.#slab.sync();
+        if (this.#copyPlace !== undefined) await this.#slab.copyTo(this.#copyPlace, point);
       },
       addRows: (batch) => {
         if (proof !== undefined) batch.put(mapProofKey, proof);

@@ -11,6 +11,7 @@ import type { DurableKv } from "../durable-kv.ts";
 import { storeErrors } from "../errors.ts";
 import { prefixEnd } from "../shard-store.ts";
 import { afterSubtree, childrenOf, decodeMapKey, encodeMapKey } from "./keys.ts";
+import { type MapCopyPlace, type MapCopyPoint, writeMapCopy } from "./map-copy.ts";
 import { scanMatching } from "./match.ts";
 import { decodeMapValue, encodeMapValue, type Version } from "./value.ts";
 
@@ -134,6 +135,11 @@ export class MapSlab {
   async sync(): Promise<Uint8Array> {
     await this.#settled();
     return this.#kv.sync();
+  }
+
+  /** Copies all rows, so that a rotten store can be mended. Before the checkpoint of `point`. */
+  async copyTo(place: MapCopyPlace, point: MapCopyPoint): Promise<void> {
+    await writeMapCopy(place, this.#kv, point);
   }
 
   /** What is not written yet stays in the log. */

@@ -116,7 +116,9 @@ export class Generations {
       proofs: await readProofs(store),
       checkpointUs: store.checkpoint.timeUs,
     });
-    await generations.#folders.removeOrphans(table.readable().map((each) => each.number));
+    const known = table.readable().map((each) => each.number);
+    // A table that may have lost rows condemns nothing.
+    await generations.#folders.removeOrphans(known, store.isMended ? "set_aside" : "remove");
     await generations.#openCurrent();
     return generations;
   }

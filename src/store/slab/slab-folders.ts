@@ -72,12 +72,14 @@ export class SlabFolders {
     logger.warn("store.slab_set_aside", { slab: path, quarantineDir });
   }
 
-  async removeOrphans(known: readonly number[]): Promise<void> {
+  async removeOrphans(known: readonly number[], how: "remove" | "set_aside"): Promise<void> {
     const names = new Set(known.map(folderName));
     for (const entry of await this.#parts.kv.disk.list(this.#parts.dir)) {
       if (!entry.isDirectory || !/^g\d+$/.test(entry.name) || names.has(entry.name)) continue;
       this.#parts.kv.logger.info("store.orphan_removed", { slab: entry.name });
-      await this.remove(Number(entry.name.slice(1)));
+      const number = Number(entry.name.slice(1));
+      if (how === "remove") await this.remove(number);
+      else await this.setAside(number);
     }
   }
 

@@ -255,6 +255,28 @@ describe("segment files", () => {
     await harness.close(log);
   });
 
+  test("of which the newest was removed tell that the end is lost", async () => {
+    const harness = new LogHarness();
+    const groups = Array.from({ length: 8 }, (_, at) => recordsOf(1, 16 * at + 1, 16 * at + 16));
+    await build(harness, groups);
+    const paths = await walPaths(harness);
+    expect(paths.length).toBeGreaterThan(1);
+    const newest = paths.toSorted(
+      (a, b) => headerOf(harness, a).order - headerOf(harness, b).order,
+    );
+    const removal = harness.disk.attach().remove(newest.at(-1) as string);
+    await harness.clock.complete(removal);
+    const log = await harness.open();
+    const last = indexesOf(await harness.read(log, 1)).at(-1) as number;
+    expect(last).toBeLessThan(128);
+    expect(log.gapsOf(1)).toMatchObject([{ fromIndex: last + 1, toIndex: undefined }]);
+    expect(log.gapsOf(9)).toHaveLength(1);
+    await harness.close(log);
+    const again = await harness.open();
+    expect(again.damage).toEqual([]);
+    await harness.close(again);
+  });
+
   test("made with another segment size are read, and not used again", async () => {
     const harness = new LogHarness();
     await build(harness, [recordsOf(1, 1, 60).slice(0, 16), recordsOf(1, 17, 32)]);
@@ -262,9 +284,8 @@ describe("segment files", () => {
     expect(indexesOf(await harness.read(log, 1))).toHaveLength(32);
     log.release(1, 32);
     await harness.clock.advance(200);
-    const sizes = (await harness.names()).map(
-      (name) => harness.disk.peek(`${logDir}/${name}`).length,
-    );
+    const segments = (await harness.names()).filter((name) => /\.(wal|free)$/.test(name));
+    const sizes = segments.map((name) => harness.disk.peek(`${logDir}/${name}`).length);
     expect(new Set(sizes)).toEqual(new Set([8192]));
     await harness.close(log);
   });

@@ -303,18 +303,60 @@ describe("the shard store", () => {
     },
   );
 
-  test("of a map shard whose log has gone on: what is lost is said to be", async () => {
-    const m = oneShard(12);
-    for (let start = 0; start < 2; start++) {
-      const { store } = await m.boot();
-      await m.clock.complete(store.checkpoint());
-      await m.clock.advance(3_000);
-      m.kill();
+  test.each(["whole", "damaged"])(
+    "of a map shard whose log has gone on, with a copy that is %s",
+    async (copy) => {
+      const m = oneShard(12);
+      for (let start = 0; start < 2; start++) {
+        const { store } = await m.boot();
+        await m.clock.complete(store.checkpoint());
+        await m.clock.advance(3_000);
+        m.kill();
+      }
+      m.kv.hollow("data/db/meta/s0001/map");
+      if (copy === "damaged") m.disk.flipBit("data/db/meta/s0001/map.copy", 80);
+      for (let start = 0; start < 2; start++) {
+        await m.boot();
+        m.crash();
+      }
+      const mended = m.events.filter(({ event }) => event === "store.map_mended");
+      expect(mended.map(({ fields }) => fields?.isComplete)).toEqual([copy === "whole"]);
+    },
+  );
+
+  test("that lost rows which its copy has gets them back, whatever its checkpoint says", async () => {
+    const m = oneShard(14);
+    let { store } = await m.boot();
+    for (let g = 0; g < 3; g++) {
+      await put(m, store, "a/b", `${g}`);
+      await m.clock.complete(store.rotate());
     }
-    m.kv.hollow("data/db/meta/s0001/map");
-    await m.boot();
-    const mended = m.events.filter(({ event }) => event === "store.map_mended");
-    expect(mended.map(({ fields }) => fields?.isComplete)).toEqual([false]);
+    m.kill();
+    // The rows of the first two generations.
+    m.kv.damage(`${shardDir(m)}/store`, (key) => key[0] !== 0x67 || key.readUInt32BE(1) > 2);
+    for (let start = 0; start < 2; start++) {
+      ({ store } = await m.boot());
+      const reader = await readAll(m, store);
+      expect(reader.values).toEqual(["0", "1", "2"]);
+      expect(reader.missedReports).toEqual([]);
+      m.crash();
+    }
+  });
+
+  test("that lost rows and has no copy lets no messages be removed", async () => {
+    const m = oneShard(15);
+    let { store } = await m.boot();
+    await put(m, store, "a/b", "0");
+    await m.clock.complete(store.rotate());
+    m.kill();
+    m.kv.damage(`${shardDir(m)}/store`);
+    m.disk.flipBit(`${shardDir(m)}/store.copy`, 80);
+    ({ store } = await m.boot());
+    await put(m, store, "a/b", "1");
+    // The log still had the first one; what only the slab has can be got from the quarantine.
+    expect((await readAll(m, store)).values).toEqual(["0", "1"]);
+    expect(m.kv.paths.filter((path) => /quarantine.*g0000000\d-blocks/.test(path))).toHaveLength(2);
+    expect(m.events.map(({ event }) => event)).toContain("store.slab_set_aside");
   });
 });
 
