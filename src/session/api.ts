@@ -236,7 +236,10 @@ export type SessionSummary = {
   readonly subscriptions: number;
   /** Unfinished messages at QoS 1 and 2: sent and not acked, or bound to be sent. */
   readonly inFlight: number;
-  /** Messages wait that were not sent yet, or (offline) are in flight. */
+  /**
+   * Messages wait that were not sent yet, or (offline) are in flight. Known by the time of the last
+   * match: what has expired since counts.
+   */
   readonly backlog: boolean;
   /** Messages lost to `backlogMax`, retention or damage since the session was created. */
   readonly dropped: number;
@@ -289,7 +292,10 @@ export interface SessionInspector {
   get(clientId: string): Promise<SessionDetail | undefined>;
   /** The first messages that wait, in the order of delivery; consumes and changes nothing. */
   peek(clientId: string, page: PageRequest): Promise<BacklogPage | undefined>;
-  /** Drops the backlog of every session that matches; what is in flight to a client stays. */
+  /**
+   * Drops the backlog of every session that matches. What is in flight to a connected client stays, and
+   * so does an exchange at QoS 2 that has begun.
+   */
   purge(query: SessionQuery, request: ChangeRequest): Promise<SessionsChanged>;
   /** Ends every session that matches: 0x98 to who is connected, its will is published. */
   end(query: SessionQuery, request: ChangeRequest): Promise<SessionsChanged>;

@@ -78,6 +78,7 @@ export class Closing {
     });
     context.counters.sessionsRemoved++;
     removed();
+    context.table.removed(clientId);
     await context.groups.resolve(clientId, []);
     if (fire !== undefined) await wills.publish(fire.marked);
   }
@@ -125,7 +126,7 @@ export class Closing {
     expiryS: number,
     will: Will | undefined,
   ): Promise<void> {
-    const { timeline, wills, armed } = this.#options;
+    const { timeline, wills, armed, context } = this.#options;
     const { clientId, keys } = session;
     const closedUs = timeline.nowUs();
     const isDueNow = will !== undefined && will.delayS === 0;
@@ -135,11 +136,15 @@ export class Closing {
     const { incarnation } = session.claim;
     await this.#commitWith(session, () => [
       { key: keys.closed, value: encodeClosed({ closedUs, expiryS, dueUs: nextUs }) },
-      { key: keys.due(nextUs), value: encodeDue({ clientId, incarnation }) },
+      {
+        key: keys.due(nextUs),
+        value: encodeDue({ clientId, incarnation, ...session.closedState }),
+      },
       deleteKey(keys.live),
       ...(waits ? [] : [deleteKey(keys.will)]),
       ...(fire === undefined ? [] : [fire.write]),
     ]);
+    context.table.closed(clientId, session.closedState);
     armed(clientId, nextUs);
     if (fire !== undefined) await wills.publish(fire.marked);
   }
@@ -149,8 +154,9 @@ export class Closing {
     close: { closedUs: number; expiryS: number },
     dueWill: Will | undefined,
   ): Promise<void> {
-    const { wills, armed } = this.#options;
-    const { keys, claim, epoch, incarnation } = stored;
+    const { wills, armed, context } = this.#options;
+    const { keys, claim, epoch, incarnation, cursor, dropped } = stored;
+    const state = { cursor, inFlight: stored.inFlight.length, dropped };
     const { clientId } = claim;
     let marked: MarkedWill | undefined;
     const writes: MapWrite[] = [];
@@ -164,10 +170,11 @@ export class Closing {
     if (stored.closed !== undefined) writes.push(deleteKey(keys.due(stored.closed.dueUs)));
     writes.push(
       { key: keys.closed, value: encodeClosed({ ...close, dueUs: nextUs }) },
-      { key: keys.due(nextUs), value: encodeDue({ clientId, incarnation }) },
+      { key: keys.due(nextUs), value: encodeDue({ clientId, incarnation, ...state }) },
       deleteKey(keys.live),
     );
     await this.#writer(clientId).write(() => guarded(keys, epoch, writes));
+    context.table.closed(clientId, state);
     armed(clientId, nextUs);
     if (marked !== undefined) await wills.publish(marked);
   }

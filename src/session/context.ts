@@ -4,6 +4,7 @@ import type { Clock, Logger } from "../base/index.ts";
 import type { MapShard, Store } from "../store/index.ts";
 import type { LiveSubscriptions, WillPublisher } from "./api.ts";
 import type { Checkpointer } from "./checkpointer.ts";
+import type { SessionTable } from "./inspect/table.ts";
 import type { RetainedStore } from "./retained.ts";
 import type { SessionCounters, SessionSettings } from "./settings.ts";
 import type { Groups } from "./shared/member.ts";
@@ -18,6 +19,7 @@ export type SessionContext = {
   readonly settings: SessionSettings;
   readonly counters: SessionCounters;
   readonly groups: Groups;
+  readonly table: SessionTable;
   /** One per state shard. */
   checkpointer(shard: MapShard): Checkpointer;
 };

@@ -37,6 +37,7 @@ import { type CollectedChanges, entryOf } from "./core/in-flight.ts";
 import type { Outbound } from "./core/outbound.ts";
 import {
   type ClaimRecord,
+  encodeCursor,
   encodeJob,
   type IdsRecord,
   type SubscriptionRecord,
@@ -44,7 +45,9 @@ import {
 import type { Reservation } from "./core/reservation.ts";
 import { DurableSubscriptions } from "./durable-subscriptions.ts";
 import { sessionErrors } from "./errors.ts";
+import type { ClosedState, ConnectedState } from "./inspect/table.ts";
 import type { SessionKeys } from "./keys.ts";
+import { Pump } from "./pump.ts";
 import { Resends } from "./resends.ts";
 import type { CollectedJobs, RetainedJobs } from "./retained-jobs.ts";
 import { createJobs, createOutbound, sendQos0 } from "./sending.ts";
@@ -69,7 +72,7 @@ export type DetachDurable = (session: DurableSession, cause: DetachCause) => Pro
 type Settle = (error: CodedError | undefined) => void;
 
 export class DurableSession
-  implements Session, LiveTarget, Checkpointed, SubscriberPort<Subscription>
+  implements Session, LiveTarget, Checkpointed, ConnectedState, SubscriberPort<Subscription>
 {
   readonly clientId: string;
   readonly durable = true;
@@ -88,6 +91,7 @@ export class DurableSession
   readonly #jobs: RetainedJobs;
   readonly #subscriptions: DurableSubscriptions;
   readonly #shared: SharedMember;
+  readonly #pumps: Pump;
   readonly #cursor: Map<number, number>;
   /** Records above the stored cursor, as "shard:time": dispatched already. */
   readonly #recovered = new Set<string>();
@@ -98,13 +102,9 @@ export class DurableSession
   #cursorChanged = false;
   #opened = false;
   #stopped = false;
-  #abandoned = false;
   #liveWaits = false;
   #turn: "live" | "retained" = "live";
   #offering = false;
-  #pumping = false;
-  #pumpAgain = false;
-  #pumpScheduled = false;
 
   constructor(
     context: SessionContext,
@@ -123,6 +123,7 @@ export class DurableSession
     this.will = claimed.will;
     this.claim = { incarnation: stored.incarnation, ownerEpoch: stored.epoch };
     this.#checkpointer = context.checkpointer(context.store.state(this.clientId));
+    this.#pumps = new Pump(context.clock, () => this.#pumpOnce());
     this.#cursor = new Map(stored.cursor);
     this.#dropped = stored.dropped;
     this.#mayTrim = context.settings.backlogMax < Number.POSITIVE_INFINITY;
@@ -161,19 +162,41 @@ export class DurableSession
     return this.#stored.keys;
   }
 
+  /** Messages wait that were not sent yet. */
+  get hasBacklog(): boolean {
+    return this.#outbound.blocked || this.#subscriber?.atTail !== true;
+  }
+
+  /** What a look at all sessions needs of it once it is closed. */
+  get closedState(): ClosedState {
+    const cursor = new Map(this.#cursor);
+    return { cursor, inFlight: this.#outbound.table.size, dropped: this.#dropped };
+  }
+
+  /** Passes over what was not sent yet. Resolves when that is durable. */
+  skipBacklog(): Promise<void> {
+    if (this.#stopped) return Promise.reject(this.#stoppedError());
+    this.#trim?.close();
+    this.#trim = undefined;
+    this.#mayTrim = false;
+    this.#subscriber?.close();
+    this.#subscriber = undefined;
+    for (const [shard, timeUs] of this.#context.store.tail()) this.#cursor.set(shard, timeUs);
+    this.#pump();
+    const { writer } = this.#checkpointer;
+    // Behind it nothing older is on its way.
+    return writer
+      .write(() => guarded(this.keys, this.epoch, [this.#cursorWrite()]))
+      .then(() => undefined);
+  }
+
   /** As it stands in the store, the incarnation spelled out. */
   get claimRecord(): ClaimRecord {
     return { ...this.#stored.claim, incarnation: this.#stored.incarnation };
   }
 
   /** Its last state is not waited for any more and must not be written. */
-  get abandoned(): boolean {
-    return this.#abandoned;
-  }
-
-  abandon(): void {
-    this.#abandoned = true;
-  }
+  abandoned = false;
 
   // -------------------------------------------------------------- the connection's calls
 
@@ -432,8 +455,8 @@ export class DurableSession
     this.#jobs.noteLive(topic);
     if (!this.#jobs.ready) return;
     this.#turn = "retained";
-    if (this.#pumping) this.#pumpAgain = true;
-    else this.#pumpSoon();
+    if (this.#pumps.isRunning) this.#pumps.run();
+    else this.#pumps.soon(() => this.#pump());
   }
 
   #retained(message: Ttv, subscription: Subscription, dup: boolean): "taken" | "wait" {
@@ -453,27 +476,16 @@ export class DurableSession
   /** Sends what may be sent: owed messages first, then live and retained ones in turn. */
   #pump(): void {
     if (this.#stopped || !this.#opened) return;
-    if (this.#pumping) {
-      this.#pumpAgain = true;
+    if (this.#offering && !this.#pumps.isRunning) {
+      this.#pumps.soon(() => this.#pump());
       return;
     }
-    if (this.#offering) {
-      this.#pumpSoon();
-      return;
-    }
-    this.#pumping = true;
-    try {
-      do {
-        this.#pumpAgain = false;
-        this.#pumpOnce();
-      } while (this.#pumpAgain && !this.#stopped);
-    } finally {
-      this.#pumping = false;
-    }
+    this.#pumps.run();
     this.#shared.freed();
   }
 
   #pumpOnce(): void {
+    if (this.#stopped) return;
     this.#outbound.pump(this.#context.clock.wallUs());
     if (this.#outbound.resuming) {
       this.#resends.read();
@@ -492,21 +504,12 @@ export class DurableSession
     if (this.#jobs.ready && (this.#turn === "retained" || !this.#liveWaits)) {
       if (this.#jobs.sendOne()) {
         this.#turn = "live";
-        this.#pumpAgain = true;
+        this.#pumps.run();
       }
     }
     if (!this.#liveWaits) return;
     this.#liveWaits = false;
     this.#subscriber.wake();
-  }
-
-  #pumpSoon(): void {
-    if (this.#pumpScheduled) return;
-    this.#pumpScheduled = true;
-    this.#context.clock.soon(() => {
-      this.#pumpScheduled = false;
-      this.#pump();
-    });
   }
 
   #startLive(): Subscriber<Subscription> {
@@ -550,6 +553,11 @@ export class DurableSession
 
   #changed(urgent: boolean): void {
     if (!this.#stopped) this.#checkpointer.mark(this, urgent);
+  }
+
+  #cursorWrite(): MapWrite {
+    const cursor = { positions: this.#cursor, dropped: this.#dropped };
+    return { key: this.keys.cursor, value: encodeCursor(cursor) };
   }
 
   #renewIfWanted(): void {

@@ -33,6 +33,12 @@ export const sessionErrors = defineErrors({
     message: "session record {record} has version {version}; this build reads up to {known}",
     help: "The data directory was written by a newer Flagstone; run that version.",
   },
+  pageInvalid: {
+    code: "SESSION_PAGE_INVALID",
+    kind: "invalid",
+    message: "{what} of the page cannot be used; at most {max} entries at a time",
+    help: "Give a countMax from 1, and as `after` nothing but the `next` of the page before.",
+  },
   retainedTopicTooLong: {
     code: "SESSION_RETAINED_TOPIC_TOO_LONG",
     kind: "limit",

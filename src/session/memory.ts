@@ -20,6 +20,7 @@ import { keepMessage, type Outbound } from "./core/outbound.ts";
 import { PacketIds } from "./core/packet-ids.ts";
 import type { InFlightSource } from "./core/records.ts";
 import { asksRetained } from "./durable-subscriptions.ts";
+import { Pump } from "./pump.ts";
 import type { RetainedJobs } from "./retained-jobs.ts";
 import { createJobs, createOutbound } from "./sending.ts";
 import { SharedMember, sharedTopicFilter } from "./shared/member.ts";
@@ -48,13 +49,12 @@ export class MemorySession implements Session, LiveTarget {
   readonly #outbound: Outbound;
   readonly #jobs: RetainedJobs;
   readonly #shared: SharedMember;
+  readonly #pumps: Pump;
   readonly #subscriptions = new Map<string, Subscription>();
   #waiting: Waiting[] = [];
   #waitingBytes = 0;
   #turn: "live" | "retained" = "live";
   #stopped = false;
-  #pumping = false;
-  #pumpAgain = false;
 
   constructor(
     context: SessionContext,
@@ -75,6 +75,7 @@ export class MemorySession implements Session, LiveTarget {
       changed: () => undefined,
     };
     this.#outbound = createOutbound(context, host, new PacketIds());
+    this.#pumps = new Pump(context.clock, () => this.#pumpOnce());
     this.#shared = new SharedMember({
       ...{ clientId: this.clientId, durable: false, link, outbound: this.#outbound },
       mayTake: () => !this.#stopped && this.#waiting.length === 0,
@@ -219,16 +220,14 @@ export class MemorySession implements Session, LiveTarget {
 
   #pump(): void {
     if (this.#stopped) return;
-    this.#pumpAgain = true;
-    if (this.#pumping) return;
-    this.#pumping = true;
-    while (this.#pumpAgain && !this.#stopped) {
-      this.#pumpAgain = false;
-      this.#outbound.pump(this.#context.clock.wallUs());
-      if (!this.#outbound.blocked) this.#sendByTurns();
-    }
-    this.#pumping = false;
+    this.#pumps.run();
     this.#shared.freed();
+  }
+
+  #pumpOnce(): void {
+    if (this.#stopped) return;
+    this.#outbound.pump(this.#context.clock.wallUs());
+    if (!this.#outbound.blocked) this.#sendByTurns();
   }
 
   /** Waiting messages and retained ones in turn, while there are slots. */

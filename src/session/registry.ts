@@ -12,6 +12,7 @@ import type {
   DetachCause,
   LiveSubscriptions,
   Retained,
+  SessionInspector,
   SessionLink,
   Sessions,
   Will,
@@ -23,6 +24,8 @@ import type { SessionContext } from "./context.ts";
 import { willAtConnect } from "./core/deadline.ts";
 import {
   type ClaimRecord,
+  decodeDue,
+  decodeLive,
   decodeSubscription,
   encodeClaim,
   encodeCursor,
@@ -33,6 +36,8 @@ import {
 import { type Horizon, Reservation } from "./core/reservation.ts";
 import { DurableSession } from "./durable.ts";
 import { sessionErrors } from "./errors.ts";
+import { Inspector } from "./inspect/inspector.ts";
+import { SessionTable } from "./inspect/table.ts";
 import { clientLevelOf, duePrefix, livePrefix, sessionKeys, subscriptionPrefix } from "./keys.ts";
 import { MemorySession } from "./memory.ts";
 import { RetainedStore } from "./retained.ts";
@@ -77,6 +82,8 @@ export class SessionRegistry implements Sessions {
   readonly #context: SessionContext;
   readonly #timeline: Timeline;
   readonly #turnstile = new Turnstile();
+  readonly inspector: SessionInspector;
+  readonly #table = new SessionTable();
   readonly #wills: WillFirer;
   readonly #groups: SharedGroups;
   readonly #closing: Closing;
@@ -110,6 +117,7 @@ export class SessionRegistry implements Sessions {
       retained,
       settings,
       counters: this.counters,
+      table: this.#table,
       checkpointer: (shard) => this.#checkpointer(shard),
       get groups(): Groups {
         return groups;
@@ -127,6 +135,14 @@ export class SessionRegistry implements Sessions {
         this.#durableCount--;
       },
     });
+    this.inspector = new Inspector({
+      ...{ context: this.#context, table: this.#table, turnstile: this.#turnstile },
+      closing: this.#closing,
+      attached: (clientId) => {
+        const session = this.#active.get(clientId);
+        return session?.durable ? session : undefined;
+      },
+    });
     this.#timers = new SessionTimers({
       context: this.#context,
       timeline: this.#timeline,
@@ -139,6 +155,7 @@ export class SessionRegistry implements Sessions {
 
   async load(): Promise<void> {
     await Promise.all(this.#context.store.stateShards.map((shard) => this.#loadShard(shard)));
+    this.#table.dropNameless();
     await this.#groups.load();
     await this.#wills.load();
   }
@@ -150,8 +167,10 @@ export class SessionRegistry implements Sessions {
         const { subscription, start } = decodeSubscription(value);
         const { filter, qos } = subscription;
         if (qos === 0) return;
-        if (sharedTopicFilter(filter) === undefined) interest.add(filter, start);
-        else this.#groups.loadInterest(clientLevelOf(key), filter, start);
+        if (sharedTopicFilter(filter) === undefined) {
+          interest.add(filter, start);
+          this.#table.loadFilter(clientLevelOf(key), filter);
+        } else this.#groups.loadInterest(clientLevelOf(key), filter, start);
       } catch (error) {
         // The broker starts all the same; the session tells its client when it connects.
         this.counters.recordsCorrupt++;
@@ -159,10 +178,25 @@ export class SessionRegistry implements Sessions {
       }
     });
     // Every durable session has exactly one key under one of the two.
-    for (const prefix of [livePrefix, duePrefix]) {
-      await eachEntry(shard, prefix, () => {
-        this.#durableCount++;
-      });
+    await eachEntry(shard, livePrefix, ({ value }) => {
+      this.#durableCount++;
+      const record = this.#readable(() => decodeLive(value));
+      if (record !== undefined) this.#table.load(record.clientId, undefined);
+    });
+    await eachEntry(shard, duePrefix, ({ value }) => {
+      this.#durableCount++;
+      const record = this.#readable(() => decodeDue(value));
+      if (record !== undefined) this.#table.load(record.clientId, record);
+    });
+  }
+
+  /** Damage is told by whoever needs the record. */
+  #readable<T>(read: () => T): T | undefined {
+    try {
+      return read();
+    } catch (error) {
+      if (!isCodedError(error) || error.kind !== "corrupt") throw error;
+      return undefined;
     }
   }
 
@@ -241,7 +275,7 @@ export class SessionRegistry implements Sessions {
     this.counters.takeoversUnanswered++;
     const { clientId, keys, epoch } = active;
     logger.warn("session.takeover_unanswered", { clientId });
-    active.abandon();
+    active.abandoned = true;
     commit.catch(() => undefined); // refused by the fence, as it should be
     const value = encodeClaim(active.claimRecord);
     await this.#writer(clientId).write(() => guarded(keys, epoch, [{ key: keys.claim, value }]));
@@ -280,6 +314,7 @@ export class SessionRegistry implements Sessions {
       if (stored === undefined) marked = unstoredWill(active);
     }
     this.#active.set(request.clientId, session);
+    if (session.durable) this.#table.connected(request.clientId, session);
     if (active !== undefined) this.#phase("takeover.claimed");
     active?.endLink(sessionTakenOver);
     if (marked !== undefined) await this.#wills.publish(marked);
@@ -405,6 +440,7 @@ export class SessionRegistry implements Sessions {
       await eraseStoredSession(interest, this.#writer(clientId), clientId);
       await this.#groups.resolve(clientId, []);
       this.#durableCount--;
+      this.#table.removed(clientId);
       return undefined;
     }
   }
@@ -434,6 +470,7 @@ export class SessionRegistry implements Sessions {
         await this.#closing.close(session, cause);
       } catch (error) {
         // Its records say "connected": the next start takes it for an end without notice.
+        this.#table.closed(session.clientId, undefined);
         this.#context.logger.error("session.close_failed", { clientId: session.clientId, error });
       } finally {
         this.#active.delete(session.clientId);

@@ -219,7 +219,8 @@ export function readableFilter(value: Uint8Array): string | undefined {
 /** From here on the session only waits for its removal, also after a restart: it is due at 0. */
 async function markRemoving(writer: StateWriter, session: StoredSession): Promise<number> {
   const { keys, claim, closed, incarnation } = session;
-  const due = encodeDue({ clientId: claim.clientId, incarnation });
+  const state = { cursor: session.cursor, inFlight: session.inFlight.length, dropped: 0 };
+  const due = encodeDue({ clientId: claim.clientId, incarnation, ...state });
   return writer.write(() => {
     const writes: MapWrite[] = [deleteKey(keys.live)];
     if (closed !== undefined) writes.push(deleteKey(keys.due(closed.dueUs)));

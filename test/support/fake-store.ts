@@ -87,7 +87,7 @@ export class FakeStore implements Store {
     this.data = data;
     this.logShards = [...data.logs.keys()];
     this.stateShards = [...data.maps.keys()].map((number) => new FakeMapShard(this, number));
-    this.interest = new FakeInterest();
+    this.interest = new FakeInterest(data);
     this.evidence = this.#createEvidence();
   }
 
@@ -328,6 +328,11 @@ export class FakeStore implements Store {
 
 class FakeInterest implements InterestFace {
   readonly counts = new Map<string, number>();
+  readonly #data: FakeData;
+
+  constructor(data: FakeData) {
+    this.#data = data;
+  }
 
   wants(topic: string): boolean {
     return [...this.counts.keys()].some((filter) => topicMatches(filter, topic));
@@ -344,8 +349,10 @@ class FakeInterest implements InterestFace {
     else this.counts.set(filter, count - 1);
   }
 
-  lastMatchUs(): undefined {
-    return undefined;
+  lastMatchUs(filter: string, shard: ShardNumber): number | undefined {
+    if (!this.counts.has(filter)) return undefined;
+    const rows = this.#data.logs.get(shard) ?? [];
+    return rows.findLast((row) => topicMatches(filter, row.topic))?.timeUs ?? 0;
   }
 }
 

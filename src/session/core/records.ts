@@ -94,7 +94,14 @@ export type JobRecord = {
 };
 
 export type LiveRecord = { readonly clientId: string; readonly bootUs: number };
-export type DueRecord = { readonly clientId: string; readonly incarnation: number };
+export type DueRecord = {
+  readonly clientId: string;
+  readonly incarnation: number;
+  /** As the session was closed: what a look at all sessions needs of it. */
+  readonly cursor: Positions;
+  readonly inFlight: number;
+  readonly dropped: number;
+};
 export type FireRecord = {
   readonly clientId: string;
   readonly user: string | undefined;
@@ -233,13 +240,18 @@ export function decodeLive(bytes: Uint8Array): LiveRecord {
 }
 
 export function encodeDue(record: DueRecord): Buffer {
-  return begin().string(record.clientId).varint(record.incarnation).finish();
+  const out = begin().string(record.clientId).varint(record.incarnation);
+  writePositions(out, record.cursor);
+  return out.varint(record.inFlight).varint(record.dropped).finish();
 }
 
 export function decodeDue(bytes: Uint8Array): DueRecord {
   return decode("due", bytes, (input) => ({
     clientId: input.string(),
     incarnation: input.varint(),
+    cursor: readPositions(input),
+    inFlight: input.varint(),
+    dropped: input.varint(),
   }));
 }
 

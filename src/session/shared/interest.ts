@@ -2,6 +2,7 @@
 // their groups, which count once for all of their members.
 
 import type { InterestFace, Positions } from "../../store/index.ts";
+import type { SessionTable } from "../inspect/table.ts";
 import { type Groups, sharedTopicFilter } from "./member.ts";
 
 export interface Interest {
@@ -12,20 +13,32 @@ export interface Interest {
 }
 
 export function interestOf(
-  parts: { readonly store: { readonly interest: InterestFace }; readonly groups: Groups },
+  parts: {
+    readonly store: { readonly interest: InterestFace };
+    readonly groups: Groups;
+    readonly table: SessionTable;
+  },
   clientId: string,
 ): Interest {
-  const { groups } = parts;
+  const { groups, table } = parts;
   const { interest } = parts.store;
   const isShared = (filter: string): boolean => sharedTopicFilter(filter) !== undefined;
   return {
     add: (filter, start) => {
-      if (isShared(filter)) groups.addInterest(clientId, filter, start);
-      else interest.add(filter, start);
+      if (isShared(filter)) {
+        groups.addInterest(clientId, filter, start);
+        return;
+      }
+      interest.add(filter, start);
+      table.addFilter(clientId, filter);
     },
     remove: (filter) => {
-      if (isShared(filter)) groups.removeInterest(clientId, filter);
-      else interest.remove(filter);
+      if (isShared(filter)) {
+        groups.removeInterest(clientId, filter);
+        return;
+      }
+      interest.remove(filter);
+      table.removeFilter(clientId, filter);
     },
     settled: (filter) => (isShared(filter) ? groups.created(filter) : undefined),
   };

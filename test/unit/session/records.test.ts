@@ -89,7 +89,13 @@ const examples: Record<
     start: new Map([[1, 500]]),
   }),
   live: example(records.encodeLive, records.decodeLive, { clientId: "s", bootUs: 2000 }),
-  due: example(records.encodeDue, records.decodeDue, { clientId: "s", incarnation: 1000 }),
+  due: example(records.encodeDue, records.decodeDue, {
+    clientId: "s",
+    incarnation: 1000,
+    cursor: new Map([[3, 1000]]),
+    inFlight: 2,
+    dropped: 5,
+  }),
   will: example(
     records.encodeWill,
     records.decodeWill,

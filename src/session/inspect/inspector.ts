@@ -1,0 +1,322 @@
+// The operator's view of durable sessions: find the few in trouble, look into a backlog, drop it, end a
+// session. What is found comes from the table; only sessions that are returned are read.
+//
+// Every change is made in the turn of its client, guarded by the session's claim, and durable when the
+// call resolves.
+
+import type { MapWrite, Positions } from "../../store/index.ts";
+import type {
+  BacklogMessage,
+  BacklogPage,
+  ChangeRequest,
+  PageRequest,
+  SessionDetail,
+  SessionInspector,
+  SessionPage,
+  SessionQuery,
+  SessionSummary,
+  SessionsChanged,
+} from "../api.ts";
+import type { Closing } from "../closing.ts";
+import type { SessionContext } from "../context.ts";
+import { isExpired } from "../core/choose.ts";
+import { decodeClaim, decodeClosed, encodeCursor, encodeDue } from "../core/records.ts";
+import type { DurableSession } from "../durable.ts";
+import { sessionErrors } from "../errors.ts";
+import { sessionKeys } from "../keys.ts";
+import { Lanes } from "../lanes.ts";
+import { interestOf } from "../shared/interest.ts";
+import { sharedTopicFilter } from "../shared/member.ts";
+import { deleteKey, guarded, readStoredSession, type StoredSession } from "../stored-session.ts";
+import type { Turnstile } from "../turnstile.ts";
+import { peekBacklog } from "./peek.ts";
+import { hasBacklog, type SessionTable, stateOf, type TableEntry } from "./table.ts";
+
+export type InspectorParts = {
+  readonly context: SessionContext;
+  readonly table: SessionTable;
+  readonly turnstile: Turnstile;
+  readonly closing: Closing;
+  /** The durable session of a connected client. */
+  readonly attached: (clientId: string) => DurableSession | undefined;
+};
+
+export const pageCountMax = 1000;
+const administrativeAction = 0x98;
+/** Sessions read or changed at the same time. */
+const lanesMax = 16;
+
+export class Inspector implements SessionInspector {
+  readonly #parts: InspectorParts;
+
+  constructor(parts: InspectorParts) {
+    this.#parts = parts;
+  }
+
+  async list(query: SessionQuery, page: PageRequest): Promise<SessionPage> {
+    const { found, next, total } = await this.#find(query, page);
+    const sessions: SessionSummary[] = [];
+    for (const entry of found) {
+      const summary = await this.#summaryOf(entry);
+      // Ended since it was found.
+      if (summary !== undefined) sessions.push(summary);
+    }
+    return { sessions, next, total };
+  }
+
+  async get(clientId: string): Promise<SessionDetail | undefined> {
+    const entry = this.#parts.table.get(clientId);
+    if (entry === undefined) return undefined;
+    await this.#learn([entry]);
+    const stored = await this.#read(clientId);
+    const summary = await this.#summaryOf(entry);
+    if (stored === undefined || summary === undefined) return undefined;
+    const { will, claim } = stored;
+    return {
+      ...summary,
+      protocol: claim.protocol,
+      will: will && { topic: will.topic, qos: will.qos, retain: will.retain, delayS: will.delayS },
+      filters: stored.subscriptions.map(({ subscription }) => subscription),
+    };
+  }
+
+  async peek(clientId: string, page: PageRequest): Promise<BacklogPage | undefined> {
+    const stored = await this.#read(clientId);
+    if (stored === undefined) return undefined;
+    const { context, attached } = this.#parts;
+    const countMax = checkedCount(page);
+    const at = page.after === undefined ? undefined : parsePosition(page.after);
+    const inFlight = at === undefined ? await this.#inFlightOf(stored, countMax) : [];
+    const restMax = countMax - inFlight.length;
+    const positions = at ?? attached(clientId)?.closedState.cursor ?? stored.cursor;
+    if (restMax <= 0) return { messages: inFlight, next: formatPosition(positions) };
+    const filters = stored.subscriptions.flatMap(({ subscription, start }) => {
+      const { filter, qos } = subscription;
+      if (qos === 0 || sharedTopicFilter(filter) !== undefined) return [];
+      return [{ filter, start, durable: true, context: subscription }];
+    });
+    const { store, clock } = context;
+    const options = { clientId, filters, positions, countMax: restMax };
+    const found = await peekBacklog(store, clock, options);
+    const next = found.next === undefined ? undefined : formatPosition(found.next);
+    return { messages: [...inFlight, ...found.messages], next };
+  }
+
+  purge(query: SessionQuery, request: ChangeRequest): Promise<SessionsChanged> {
+    return this.#change(query, request, (clientId) => this.#purgeOne(clientId));
+  }
+
+  end(query: SessionQuery, request: ChangeRequest): Promise<SessionsChanged> {
+    return this.#change(query, request, (clientId) => this.#endOne(clientId));
+  }
+
+  async removeSubscription(clientId: string, filter: string): Promise<boolean | undefined> {
+    const attached = this.#parts.attached(clientId);
+    if (attached !== undefined) return (await attached.unsubscribe([filter]))[0] ?? false;
+    return this.#inTurn(clientId, async (stored) => {
+      const known = stored.subscriptions.find(({ subscription }) => subscription.filter === filter);
+      if (known === undefined) return false;
+      const { keys, epoch } = stored;
+      const writes = [deleteKey(keys.sub(filter)), deleteKey(keys.job(filter))];
+      await this.#write(clientId, () => guarded(keys, epoch, writes));
+      const interest = interestOf(this.#parts.context, clientId);
+      if (known.subscription.qos > 0) interest.remove(filter);
+      return true;
+    });
+  }
+
+  // -------------------------------------------------------------- finding
+
+  async #find(query: SessionQuery, page: PageRequest) {
+    const { table, context } = this.#parts;
+    const countMax = checkedCount(page);
+    if (query.backlog !== undefined || query.dropped !== undefined) {
+      await this.#learn(table.unknown());
+    }
+    const found: TableEntry[] = [];
+    let total = 0;
+    let next: string | undefined;
+    for (const entry of table.matching(query, context.store)) {
+      total++;
+      if (page.after !== undefined && entry.clientId <= page.after) continue;
+      if (found.length < countMax) found.push(entry);
+      else next ??= found.at(-1)?.clientId;
+    }
+    return { found, next, total };
+  }
+
+  /** Reads what an end without notice has left unknown: once for each such session. */
+  async #learn(entries: readonly TableEntry[]): Promise<void> {
+    const lanes = new Lanes(lanesMax);
+    for (const entry of entries) {
+      if (entry.connected !== undefined || entry.closed !== undefined) continue;
+      await lanes.run(async () => {
+        const stored = await this.#read(entry.clientId).catch(() => undefined);
+        if (stored !== undefined && entry.connected === undefined) {
+          entry.closed = closedStateOf(stored);
+        }
+      });
+    }
+    await lanes.idle();
+  }
+
+  async #summaryOf(entry: TableEntry): Promise<SessionSummary | undefined> {
+    const { clientId } = entry;
+    const { store } = this.#parts.context;
+    const shard = store.state(clientId);
+    const keys = sessionKeys(clientId);
+    const claimEntry = await shard.get(keys.claim);
+    if (claimEntry === undefined) return undefined;
+    const claim = decodeClaim(claimEntry.value);
+    const closedEntry = await shard.get(keys.closed);
+    const closed = closedEntry === undefined ? undefined : decodeClosed(closedEntry.value);
+    const countMax = this.#parts.context.settings.subscriptionsMax;
+    const subs = await shard.list(keys.subPrefix, { countMax });
+    const { connected } = entry;
+    const state = stateOf(entry);
+    return {
+      clientId,
+      user: claim.user,
+      state: connected === undefined ? "offline" : "connected",
+      createdUs: claim.incarnation === 0 ? claimEntry.timeUs : claim.incarnation,
+      closedUs: connected === undefined ? closed?.closedUs : undefined,
+      expiryS: closed?.expiryS ?? claim.expiryS,
+      subscriptions: subs.length,
+      inFlight: state?.inFlight ?? 0,
+      backlog: hasBacklog(entry, store),
+      dropped: state?.dropped ?? 0,
+    };
+  }
+
+  async #inFlightOf(stored: StoredSession, countMax: number): Promise<BacklogMessage[]> {
+    const { store, clock } = this.#parts.context;
+    const records = stored.inFlight.slice(0, countMax).filter(({ record }) => !record.released);
+    const refs = records.flatMap(({ record: { source } }) =>
+      source.kind === "log" ? [source.ref] : [],
+    );
+    const bodies = await store.fetch(refs);
+    const messages: BacklogMessage[] = [];
+    let at = 0;
+    for (const { record } of records) {
+      const { source, qos } = record;
+      const message = source.kind === "log" ? bodies[at++] : source.message;
+      if (message === undefined || isExpired(message, clock.wallUs())) continue;
+      messages.push({ message, qos, inFlight: true });
+    }
+    return messages;
+  }
+
+  // -------------------------------------------------------------- changing
+
+  async #change(
+    query: SessionQuery,
+    request: ChangeRequest,
+    changeOne: (clientId: string) => Promise<void>,
+  ): Promise<SessionsChanged> {
+    const { found, next } = await this.#find(query, request);
+    const clientIds = found.map(({ clientId }) => clientId);
+    if (request.dryRun) return { clientIds, next };
+    const lanes = new Lanes(lanesMax);
+    let failure: unknown;
+    for (const clientId of clientIds) {
+      await lanes.run(async () => {
+        try {
+          await changeOne(clientId);
+        } catch (error) {
+          failure ??= error;
+        }
+      });
+    }
+    await lanes.idle();
+    if (failure !== undefined) throw failure;
+    return { clientIds, next };
+  }
+
+  async #purgeOne(clientId: string): Promise<void> {
+    const attached = this.#parts.attached(clientId);
+    if (attached !== undefined) {
+      await attached.skipBacklog();
+      return;
+    }
+    const { context, table } = this.#parts;
+    await this.#inTurn(clientId, async (stored) => {
+      const { keys, epoch, incarnation, dropped, closed } = stored;
+      const cursor = context.store.tail();
+      // An exchange that has begun at QoS 2 has to be completed.
+      const kept = stored.inFlight.filter(({ record }) => record.qos === 2 && record.sent);
+      const gone = stored.inFlight.filter((one) => !kept.includes(one));
+      const state = { cursor, inFlight: kept.length, dropped };
+      const writes: MapWrite[] = [
+        { key: keys.cursor, value: encodeCursor({ positions: cursor, dropped }) },
+        ...stored.jobs.map(({ filter }) => deleteKey(keys.job(filter))),
+        ...gone.map(({ sendNumber }) => deleteKey(keys.out(sendNumber))),
+      ];
+      if (closed !== undefined && closed.dueUs !== 0) {
+        const due = encodeDue({ clientId, incarnation, ...state });
+        writes.push({ key: keys.due(closed.dueUs), value: due });
+      }
+      await this.#write(clientId, () => guarded(keys, epoch, writes));
+      table.closed(clientId, state);
+    });
+  }
+
+  async #endOne(clientId: string): Promise<void> {
+    const attached = this.#parts.attached(clientId);
+    if (attached !== undefined) {
+      const done = attached.detach({ kind: "lost", expiryS: 0 });
+      attached.endLink(administrativeAction);
+      await done;
+      return;
+    }
+    await this.#inTurn(clientId, (stored) => this.#parts.closing.remove(stored, true));
+  }
+
+  /** Undefined when the session is gone, or its client has connected since. */
+  #inTurn<T>(
+    clientId: string,
+    task: (stored: StoredSession) => Promise<T>,
+  ): Promise<T | undefined> {
+    const { turnstile, attached } = this.#parts;
+    return turnstile.run(clientId, async () => {
+      if (attached(clientId) !== undefined) return undefined;
+      const stored = await this.#read(clientId);
+      return stored === undefined || stored.claim.removing ? undefined : task(stored);
+    });
+  }
+
+  #read(clientId: string): Promise<StoredSession | undefined> {
+    return readStoredSession(this.#parts.context.store.state(clientId), clientId);
+  }
+
+  #write(clientId: string, build: () => ReturnType<typeof guarded>): Promise<number> {
+    const { context } = this.#parts;
+    return context.checkpointer(context.store.state(clientId)).writer.write(build);
+  }
+}
+
+/** As a session stands in the store. */
+export function closedStateOf({ cursor, inFlight, dropped }: StoredSession) {
+  return { cursor, inFlight: inFlight.length, dropped };
+}
+
+function checkedCount({ countMax }: PageRequest): number {
+  if (Number.isInteger(countMax) && countMax >= 1 && countMax <= pageCountMax) return countMax;
+  throw sessionErrors.pageInvalid({ what: "countMax", max: pageCountMax });
+}
+
+/** `shard:time` pairs. */
+function formatPosition(positions: Positions): string {
+  return [...positions].map(([shard, timeUs]) => `${shard}:${timeUs}`).join(",");
+}
+
+function parsePosition(text: string): Positions {
+  const positions = new Map<number, number>();
+  for (const pair of text === "" ? [] : text.split(",")) {
+    const [shard, timeUs] = pair.split(":").map(Number);
+    if (!Number.isSafeInteger(shard) || !Number.isSafeInteger(timeUs)) {
+      throw sessionErrors.pageInvalid({ what: "after", max: pageCountMax });
+    }
+    positions.set(shard as number, timeUs as number);
+  }
+  return positions;
+}

@@ -1,0 +1,150 @@
+// What is known of every durable session without reading anything: enough to find the few that are in
+// trouble among very many.
+//
+// A session costs an entry with its filters and, while its client is away, its cursor: what the
+// deadline record of a closed session says, so that a start reads no more keys for it.
+
+import type { Positions, Store } from "../../store/index.ts";
+import type { SessionQuery } from "../api.ts";
+import { keyLevel } from "../keys.ts";
+
+/** What a closed session leaves behind. */
+export type ClosedState = {
+  readonly cursor: Positions;
+  readonly inFlight: number;
+  readonly dropped: number;
+};
+
+/** A session with a connection. */
+export interface ConnectedState {
+  /** Messages wait that were not sent yet. */
+  readonly hasBacklog: boolean;
+  /** As it would be closed now. */
+  readonly closedState: ClosedState;
+}
+
+export type TableEntry = {
+  clientId: string;
+  /** Above QoS 0 and not shared. */
+  readonly filters: Set<string>;
+  connected: ConnectedState | undefined;
+  /** Undefined behind an end without notice, until somebody reads it. */
+  closed: ClosedState | undefined;
+};
+
+export class SessionTable {
+  /** By level in keys. */
+  readonly #entries = new Map<string, TableEntry>();
+  /** In order of client ids; undefined when it has to be sorted again. */
+  #sorted: TableEntry[] | undefined;
+
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  get(clientId: string): TableEntry | undefined {
+    return this.#entries.get(keyLevel(clientId));
+  }
+
+  /** All that may match, in order of client ids; what has to be read for that is not known here. */
+  *matching(query: SessionQuery, store: Store): Iterable<TableEntry> {
+    const { clientIdPrefix = "", state, backlog, dropped } = query;
+    for (const entry of this.#inOrder()) {
+      if (!entry.clientId.startsWith(clientIdPrefix)) continue;
+      if (state !== undefined && (state === "connected") !== (entry.connected !== undefined)) {
+        continue;
+      }
+      if (dropped !== undefined && dropped !== (stateOf(entry)?.dropped ?? 0) > 0) continue;
+      if (backlog !== undefined && backlog !== hasBacklog(entry, store)) continue;
+      yield entry;
+    }
+  }
+
+  /** Those of which a query needs what only the store knows. */
+  unknown(): TableEntry[] {
+    const all = [...this.#entries.values()];
+    return all.filter(({ connected, closed }) => connected === undefined && closed === undefined);
+  }
+
+  // -------------------------------------------------------------- what happens to sessions
+
+  /** A stored subscription, whose session may not have been met yet. */
+  loadFilter(level: string, filter: string): void {
+    this.#entryAt(level).filters.add(filter);
+  }
+
+  load(clientId: string, closed: ClosedState | undefined): void {
+    const entry = this.#entryAt(keyLevel(clientId));
+    entry.clientId = clientId;
+    entry.closed = closed;
+  }
+
+  /** What was loaded of subscriptions whose session is not there. */
+  dropNameless(): void {
+    for (const [level, { clientId }] of this.#entries) {
+      if (clientId === "") this.#entries.delete(level);
+    }
+  }
+
+  connected(clientId: string, state: ConnectedState): void {
+    const entry = this.#entryAt(keyLevel(clientId));
+    if (entry.clientId === "") this.#sorted = undefined;
+    entry.clientId = clientId;
+    entry.connected = state;
+    entry.closed = undefined;
+  }
+
+  closed(clientId: string, state: ClosedState | undefined): void {
+    const entry = this.get(clientId);
+    if (entry === undefined) return;
+    entry.connected = undefined;
+    entry.closed = state;
+  }
+
+  removed(clientId: string): void {
+    if (this.#entries.delete(keyLevel(clientId))) this.#sorted = undefined;
+  }
+
+  addFilter(clientId: string, filter: string): void {
+    this.#entryAt(keyLevel(clientId)).filters.add(filter);
+  }
+
+  removeFilter(clientId: string, filter: string): void {
+    this.get(clientId)?.filters.delete(filter);
+  }
+
+  #entryAt(level: string): TableEntry {
+    const known = this.#entries.get(level);
+    if (known !== undefined) return known;
+    const entry = { clientId: "", filters: new Set<string>(), connected: undefined };
+    const added: TableEntry = { ...entry, closed: undefined };
+    this.#entries.set(level, added);
+    this.#sorted = undefined;
+    return added;
+  }
+
+  #inOrder(): readonly TableEntry[] {
+    this.#sorted ??= [...this.#entries.values()].sort((a, b) => (a.clientId < b.clientId ? -1 : 1));
+    return this.#sorted;
+  }
+}
+
+/** Undefined where an end without notice has left it unknown. */
+export function stateOf({ connected, closed }: TableEntry): ClosedState | undefined {
+  return connected?.closedState ?? closed;
+}
+
+/** By the time of what matched last; what has expired since counts until the session is read. */
+export function hasBacklog({ connected, closed, filters }: TableEntry, store: Store): boolean {
+  if (connected !== undefined) return connected.hasBacklog;
+  if (closed === undefined) return false;
+  if (closed.inFlight > 0) return true;
+  for (const filter of filters) {
+    for (const shard of store.logShards) {
+      const lastUs = store.interest.lastMatchUs(filter, shard);
+      // Not known: it has to be looked for.
+      if (lastUs === undefined || lastUs > (closed.cursor.get(shard) ?? 0)) return true;
+    }
+  }
+  return false;
+}

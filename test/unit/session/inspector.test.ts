@@ -1,0 +1,232 @@
+// The operator's view of sessions: finding the few in trouble, looking without taking, and ending what
+// is stuck.
+
+import { describe, expect, test } from "vitest";
+import type { SessionQuery } from "../../../src/session/index.ts";
+import { type TestClient, World, will } from "../../support/session-world.ts";
+
+async function offline(world: World, clientId: string, filter = `t/${clientId}`) {
+  const client = await world.client(clientId).connect();
+  client.autoAck = true;
+  await client.subscribe(filter);
+  await client.disconnect();
+  client.take();
+  return client;
+}
+
+async function list(world: World, query: SessionQuery = {}, countMax = 100, after?: string) {
+  const page = { countMax, ...(after !== undefined && { after }) };
+  return world.clock.complete(world.sessions.inspector.list(query, page));
+}
+
+const names = (page: { sessions: readonly { clientId: string }[] }): string[] =>
+  page.sessions.map(({ clientId }) => clientId);
+
+const everything = { countMax: 100, dryRun: false } as const;
+
+async function payloads(client: TestClient): Promise<string[]> {
+  await client.connect();
+  await client.world.advance(100);
+  return client.take().map((line) => line.split(" ").at(-1)!);
+}
+
+describe("finding sessions", () => {
+  test("of 2,000 sessions the 3 with a backlog are found, reading only theirs", async () => {
+    const world = await World.start();
+    for (let n = 0; n < 2000; n++) await offline(world, `c${String(n).padStart(4, "0")}`);
+    for (const n of ["0007", "0700", "1999"]) await world.publish("p", `t/c${n}`, "m");
+    for (const restarted of [false, true]) {
+      if (restarted) await world.restart();
+      let reads = 0;
+      for (const shard of world.store.stateShards) {
+        const { get, list: listKeys } = shard;
+        shard.get = (key) => {
+          reads++;
+          return get.call(shard, key);
+        };
+        shard.list = (prefix, options) => {
+          reads++;
+          return listKeys.call(shard, prefix, options);
+        };
+      }
+      const page = await list(world, { backlog: true });
+      expect(names(page)).toEqual(["c0007", "c0700", "c1999"]);
+      expect([page.total, page.next]).toEqual([3, undefined]);
+      expect(reads).toBeLessThan(20);
+    }
+    expect((await list(world, { backlog: false })).total).toBe(1997);
+  }, 60_000);
+
+  test("pages follow each other in order, with the total", async () => {
+    const world = await World.start();
+    for (const clientId of ["d", "a", "c", "b"]) await offline(world, clientId);
+    const first = await list(world, {}, 3);
+    expect([names(first), first.total]).toEqual([["a", "b", "c"], 4]);
+    const second = await list(world, {}, 3, first.next);
+    expect([names(second), second.total, second.next]).toEqual([["d"], 4, undefined]);
+  });
+
+  test("by prefix and by state; ended sessions vanish at once, in-memory ones never show", async () => {
+    const world = await World.start();
+    const a = await offline(world, "x/a");
+    await offline(world, "x/b");
+    await offline(world, "y");
+    await world.client("memory").connect({ expiryS: 0 });
+    await a.connect();
+    expect(names(await list(world, { clientIdPrefix: "x/" }))).toEqual(["x/a", "x/b"]);
+    expect(names(await list(world, { state: "connected" }))).toEqual(["x/a"]);
+    expect(names(await list(world, { state: "offline" }))).toEqual(["x/b", "y"]);
+    await a.disconnect(0);
+    expect(names(await list(world))).toEqual(["x/b", "y"]);
+  });
+
+  test("an entry says who, since when, how much and what was lost", async () => {
+    const world = await World.start({ settings: { backlogMax: 1 } });
+    const s = await world.client("s").connect({ user: "ann", expiryS: 60 });
+    await s.subscribe("t");
+    await s.subscribe("u", { qos: 0 });
+    await world.publish("p", "t", "unacked");
+    await s.drop();
+    for (const payload of ["1", "2", "3"]) await world.publish("p", "t", payload);
+    const [entry] = (await list(world)).sessions;
+    expect(entry).toMatchObject({
+      ...{ clientId: "s", user: "ann", state: "offline", expiryS: 60, subscriptions: 2 },
+      ...{ inFlight: 1, backlog: true, dropped: 0, closedUs: expect.any(Number) },
+    });
+    await s.connect({ user: "ann" });
+    await world.advance(100);
+    expect(names(await list(world, { dropped: true }))).toEqual(["s"]);
+    expect((await list(world)).sessions[0]).toMatchObject({ state: "connected", dropped: 2 });
+    const detail = await world.clock.complete(world.sessions.inspector.get("s"));
+    expect(detail).toMatchObject({ protocol: 5, filters: [{ filter: "t" }, { filter: "u" }] });
+    expect(await world.clock.complete(world.sessions.inspector.get("nobody"))).toBeUndefined();
+  });
+
+  test("after a crash sessions that were connected are read once to know", async () => {
+    const world = await World.start();
+    const s = await world.client("s").connect();
+    await s.subscribe("t");
+    await world.advance(1000);
+    await world.crash();
+    expect(names(await list(world, { backlog: true }))).toEqual([]);
+    await world.publish("p", "t", "m");
+    expect(names(await list(world, { backlog: true }))).toEqual(["s"]);
+  });
+
+  test("a page of no size, or too large, or of another kind is refused", async () => {
+    const world = await World.start();
+    await offline(world, "s");
+    for (const countMax of [0, -1, 1.5, 1001]) {
+      await expect(list(world, {}, countMax)).rejects.toMatchObject({
+        code: "SESSION_PAGE_INVALID",
+      });
+    }
+    const peek = world.sessions.inspector.peek("s", { countMax: 1, after: "x:y" });
+    await expect(world.clock.complete(peek)).rejects.toMatchObject({
+      code: "SESSION_PAGE_INVALID",
+    });
+  });
+});
+
+describe("looking into a backlog", () => {
+  test("shows what is in flight, then what waits, page by page, and takes nothing", async () => {
+    const world = await World.start();
+    const s = await world.client("s").connect();
+    await s.subscribe("t/#", { qos: 2 });
+    await world.publish("p", "t/0", "m0", { qos: 1 });
+    await s.drop();
+    s.take();
+    for (let n = 1; n <= 5; n++) await world.publish("p", `t/${n}`, `m${n}`, { qos: 2 });
+    await world.publish("p", "t/brief", "brief", { expiryS: 1 });
+    await world.advance(2000);
+    const seen: string[] = [];
+    let after: string | undefined;
+    do {
+      const request = { countMax: 2, ...(after !== undefined && { after }) };
+      const page = await world.clock.complete(world.sessions.inspector.peek("s", request));
+      for (const { message, qos, inFlight } of page!.messages) {
+        seen.push(`${message.frame} q${qos}${inFlight ? " in flight" : ""}`);
+      }
+      after = page!.next;
+    } while (after !== undefined);
+    expect(seen).toEqual(["m0 q1 in flight", ...[1, 2, 3, 4, 5].map((n) => `m${n} q2`)]);
+    s.autoAck = true;
+    const got = (await payloads(s)).filter((payload) => payload.startsWith("m"));
+    expect(got).toEqual(["m0", "m1", "m2", "m3", "m4", "m5"]);
+  });
+
+  test("a client that is not known has none", async () => {
+    const world = await World.start();
+    const peek = world.sessions.inspector.peek("nobody", { countMax: 1 });
+    expect(await world.clock.complete(peek)).toBeUndefined();
+  });
+});
+
+describe("changing sessions", () => {
+  for (const how of ["restart", "crash"] as const) {
+    test(`purge drops the backlog of those that match, dry first; it holds over a ${how}`, async () => {
+      const world = await World.start();
+      const a = await offline(world, "a", "t");
+      const b = await offline(world, "b", "t");
+      await world.publish("p", "t", "old");
+      const { inspector } = world.sessions;
+      const query = { clientIdPrefix: "a" };
+      const dry = inspector.purge(query, { countMax: 10, dryRun: true });
+      expect((await world.clock.complete(dry)).clientIds).toEqual(["a"]);
+      expect(names(await list(world, { backlog: true }))).toEqual(["a", "b"]);
+      await world.clock.complete(inspector.purge(query, everything));
+      expect(names(await list(world, { backlog: true }))).toEqual(["b"]);
+      await world[how]();
+      expect(names(await list(world, { backlog: true }))).toEqual(["b"]);
+      await world.publish("p", "t", "new");
+      expect(await payloads(a)).toEqual(["new"]);
+      expect(await payloads(b)).toEqual(["old", "new"]);
+    });
+  }
+
+  test("purge of a connected session passes over what it has no room for", async () => {
+    const world = await World.start();
+    const s = await world.client("s").connect({ receiveMaximum: 1 });
+    await s.subscribe("t");
+    for (let n = 1; n <= 5; n++) await world.publish("p", "t", `m${n}`);
+    expect(names(await list(world, { backlog: true }))).toEqual(["s"]);
+    await world.clock.complete(world.sessions.inspector.purge({}, everything));
+    expect(names(await list(world, { backlog: true }))).toEqual([]);
+    await world.publish("p", "t", "later");
+    s.take();
+    s.puback(1);
+    await world.advance(100);
+    expect(s.take()).toEqual(["publish 2 q1 t later"]);
+  });
+
+  test("end ends connected sessions with 0x98 and offline ones, with their wills", async () => {
+    const world = await World.start();
+    const a = await world.client("a").connect({ will: will("w", "bye") });
+    await offline(world, "b");
+    const ended = world.sessions.inspector.end({}, everything);
+    expect((await world.clock.complete(ended)).clientIds).toEqual(["a", "b"]);
+    expect(a.take()).toEqual(["end 0x98"]);
+    expect(world.wills).toEqual(["a w bye"]);
+    expect((await list(world)).total).toBe(0);
+    expect(world.store.stateShards.flatMap((shard) => shard.keys())).toEqual([]);
+  });
+
+  test("R16: one subscription is dropped, connected or not, and what waits because of it", async () => {
+    const world = await World.start();
+    const s = await world.client("s").connect();
+    await s.subscribe("keep");
+    await s.subscribe("drop");
+    await s.subscribe("online");
+    const { inspector } = world.sessions;
+    expect(await world.clock.complete(inspector.removeSubscription("s", "online"))).toBe(true);
+    await s.disconnect();
+    s.take();
+    await world.publish("p", "drop", "no");
+    await world.publish("p", "keep", "yes");
+    expect(await world.clock.complete(inspector.removeSubscription("s", "drop"))).toBe(true);
+    expect(await world.clock.complete(inspector.removeSubscription("s", "drop"))).toBe(false);
+    expect(await world.clock.complete(inspector.removeSubscription("x", "drop"))).toBeUndefined();
+    expect([...world.store.interest.counts.keys()]).toEqual(["keep"]);
+    expect(await payloads(s)).toEqual(["yes"]);
+  });
+});
