@@ -10,7 +10,7 @@ import type { SessionContext } from "./context.ts";
 import { deadlines } from "./core/deadline.ts";
 import { encodeClosed, encodeDue } from "./core/records.ts";
 import type { DurableSession } from "./durable.ts";
-import { interestOf } from "./shared/interest.ts";
+import { interestOf } from "./groups/interest.ts";
 import {
   deleteKey,
   guarded,

@@ -4,10 +4,10 @@ import type { Clock, Logger } from "../base/index.ts";
 import type { MapShard, Store } from "../store/index.ts";
 import type { LiveSubscriptions, WillPublisher } from "./api.ts";
 import type { Checkpointer } from "./checkpointer.ts";
+import type { Groups } from "./groups/member.ts";
 import type { SessionTable } from "./inspect/table.ts";
 import type { RetainedStore } from "./retained.ts";
 import type { SessionCounters, SessionSettings } from "./settings.ts";
-import type { Groups } from "./shared/member.ts";
 
 export type SessionContext = {
   readonly store: Store;

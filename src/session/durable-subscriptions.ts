@@ -12,11 +12,11 @@ import type { CodedError } from "../base/index.ts";
 import type { MapWrite, Positions, Store } from "../store/index.ts";
 import type { SubscribeResult, Subscription } from "./api.ts";
 import { encodeJob, encodeSubscription, type SubscriptionRecord } from "./core/records.ts";
+import type { Interest } from "./groups/interest.ts";
+import { sharedTopicFilter } from "./groups/member.ts";
 import type { SessionKeys } from "./keys.ts";
 import type { RetainedJobs } from "./retained-jobs.ts";
 import type { SessionCounters } from "./settings.ts";
-import type { Interest } from "./shared/interest.ts";
-import { sharedTopicFilter } from "./shared/member.ts";
 import type { BuiltWrites, StateWriter } from "./state-writer.ts";
 import { deleteKey, guarded } from "./stored-session.ts";
 

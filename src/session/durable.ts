@@ -45,14 +45,14 @@ import {
 import type { Reservation } from "./core/reservation.ts";
 import { DurableSubscriptions } from "./durable-subscriptions.ts";
 import { sessionErrors } from "./errors.ts";
+import { interestOf } from "./groups/interest.ts";
+import { SharedMember, sharedTopicFilter } from "./groups/member.ts";
 import type { ClosedState, ConnectedState } from "./inspect/table.ts";
 import type { SessionKeys } from "./keys.ts";
 import { Pump } from "./pump.ts";
 import { Resends } from "./resends.ts";
 import type { CollectedJobs, RetainedJobs } from "./retained-jobs.ts";
 import { createJobs, createOutbound, sendQos0 } from "./sending.ts";
-import { interestOf } from "./shared/interest.ts";
-import { SharedMember, sharedTopicFilter } from "./shared/member.ts";
 import type { BuiltWrites } from "./state-writer.ts";
 import { changeWrites, guarded, type StoredSession } from "./stored-session.ts";
 

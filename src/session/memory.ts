@@ -20,10 +20,10 @@ import { keepMessage, type Outbound } from "./core/outbound.ts";
 import { PacketIds } from "./core/packet-ids.ts";
 import type { InFlightSource } from "./core/records.ts";
 import { asksRetained } from "./durable-subscriptions.ts";
+import { SharedMember, sharedTopicFilter } from "./groups/member.ts";
 import { Pump } from "./pump.ts";
 import type { RetainedJobs } from "./retained-jobs.ts";
 import { createJobs, createOutbound } from "./sending.ts";
-import { SharedMember, sharedTopicFilter } from "./shared/member.ts";
 
 export type DetachMemory = (session: MemorySession, cause: DetachCause) => Promise<void>;
 

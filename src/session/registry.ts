@@ -36,15 +36,15 @@ import {
 import { type Horizon, Reservation } from "./core/reservation.ts";
 import { DurableSession } from "./durable.ts";
 import { sessionErrors } from "./errors.ts";
+import { SharedGroups } from "./groups/groups.ts";
+import { interestOf } from "./groups/interest.ts";
+import { type Groups, sharedTopicFilter } from "./groups/member.ts";
 import { Inspector } from "./inspect/inspector.ts";
 import { SessionTable } from "./inspect/table.ts";
 import { clientLevelOf, duePrefix, livePrefix, sessionKeys, subscriptionPrefix } from "./keys.ts";
 import { MemorySession } from "./memory.ts";
 import { RetainedStore } from "./retained.ts";
 import { createSessionCounters, type SessionCounters, type SessionSettings } from "./settings.ts";
-import { SharedGroups } from "./shared/groups.ts";
-import { interestOf } from "./shared/interest.ts";
-import { type Groups, sharedTopicFilter } from "./shared/member.ts";
 import { StateWriter } from "./state-writer.ts";
 import {
   deleteKey,

@@ -31,9 +31,9 @@ import {
   type JobRecord,
   type SubscriptionRecord,
 } from "./core/records.ts";
+import type { Interest } from "./groups/interest.ts";
 import { type SessionKeys, sendNumberOfKey, sessionKeys } from "./keys.ts";
 import type { CollectedJobs } from "./retained-jobs.ts";
-import type { Interest } from "./shared/interest.ts";
 import type { BuiltWrites, StateWriter } from "./state-writer.ts";
 
 export type StoredSession = {
