@@ -1,0 +1,258 @@
+// The operator's surface on the launched broker: HTTP interface and the commands over it.
+
+import { chmod, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import mqtt, { type MqttClient } from "mqtt";
+import { describe, expect, test } from "vitest";
+import { createAdminClient } from "../../src/admin/client.ts";
+import { metricsReference } from "../../src/cli/reference.ts";
+import { type BrokerProcess, startBroker } from "../support/broker-process.ts";
+import { runFlagstone } from "../support/command-line.ts";
+import { withTemporaryFolder } from "../support/temporary-folder.ts";
+
+const keyIn = (lines: readonly string[]): string | undefined =>
+  /\bfs_\w{8}_[\w-]{43}\b/.exec(lines.join("\n"))?.[0];
+
+type Operated = {
+  readonly broker: BrokerProcess;
+  readonly url: string;
+  readonly key: string;
+  readonly folder: string;
+  readonly run: (line: readonly string[]) => ReturnType<typeof runFlagstone>;
+};
+
+/** A broker with an admin port, its first key and a command line that knows both. */
+function operated(
+  use: (at: Operated) => Promise<void>,
+  args: readonly string[] = [],
+): Promise<void> {
+  return withTemporaryFolder(async (folder) => {
+    await using broker = await startBroker({
+      dataDir: join(folder, "data"),
+      args: ["--admin-port", "0", ...args],
+    });
+    const url = `http://127.0.0.1:${broker.adminPort}`;
+    const key = keyIn(broker.startLines) as string;
+    const env = { FLAGSTONE_URL: url, FLAGSTONE_KEY: key, XDG_CONFIG_HOME: folder };
+    await use({ broker, url, key, folder, run: (line) => runFlagstone(line, { env }) });
+  });
+}
+
+function connect(port: number, clientId: string, options: object = {}): Promise<MqttClient> {
+  return mqtt.connectAsync({ port, host: "127.0.0.1", protocolVersion: 5, clientId, ...options });
+}
+
+describe("the admin port", () => {
+  test("prints the first key once, in at most 12 lines, and never again", () =>
+    withTemporaryFolder(async (folder) => {
+      const dataDir = join(folder, "data");
+      const start = () => startBroker({ dataDir, args: ["--admin-port", "0"] });
+      const first = await start();
+      const key = keyIn(first.startLines);
+      expect(key).toBeDefined();
+      expect(first.startLines.length).toBeLessThanOrEqual(12);
+      expect(first.startLines.at(-1)).toMatch(/ admin=127\.0\.0\.1:\d+ ms=/);
+      await first.stop();
+      await using second = await start();
+      expect(keyIn([second.output()])).toBeUndefined();
+      const url = `http://127.0.0.1:${second.adminPort}`;
+      const status = await createAdminClient({ url, key: key as string }).getStatus();
+      expect(status).toMatchObject({ state: "ready", pid: second.pid });
+      const stored = await readFile(join(dataDir, "admin/keys.json"), "utf8");
+      expect(stored).not.toContain((key as string).split("_")[2]);
+    }));
+
+  test("a taken one is 4, and the data directory is given back", () =>
+    operated(async ({ broker, folder }) => {
+      const dataDir = join(folder, "other");
+      const args = ["--admin-port", String(broker.adminPort)];
+      const { startRefused } = await import("../support/broker-process.ts");
+      const { exit, stderr } = await startRefused({ dataDir, args });
+      expect(exit.code).toBe(4);
+      expect(stderr).toContain(`cannot listen on 127.0.0.1:${broker.adminPort} (admin.port)`);
+      await using again = await startBroker({ dataDir });
+      expect(again.adminPort).toBeUndefined();
+    }));
+
+  test("health and metrics are there without a key; the page of metrics names them all", () =>
+    operated(async ({ url }) => {
+      for (const path of ["livez", "readyz", "startupz"]) {
+        expect((await fetch(`${url}/${path}`)).status, path).toBe(200);
+      }
+      const text = await (await fetch(`${url}/metrics`)).text();
+      const page = fileURLToPath(new URL("../../docs/reference/metrics.md", import.meta.url));
+      expect(metricsReference(text)).toBe(await readFile(page, "utf8"));
+    }));
+
+  test("requests that are no HTTP, or far too large, harm nobody", () =>
+    operated(async ({ url, broker, key }) => {
+      const { connect: dial } = await import("node:net");
+      const port = broker.adminPort as number;
+      for (const bytes of [
+        "\u0000\u0001\u0002",
+        "GET / HTTP/9.9\r\n\r\n",
+        `GET /${"x".repeat(200_000)} HTTP/1.1\r\n\r\n`,
+        "POST /api/v1/publish HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 99999999999\r\n\r\n",
+        "GET /api/v1/status HTTP/1.1\r\nhost: evil.example\r\n\r\n",
+      ]) {
+        const socket = dial(port, "127.0.0.1");
+        socket.on("error", () => undefined);
+        socket.end(bytes);
+        await new Promise((resolve) => socket.once("close", resolve).resume());
+      }
+      expect((await createAdminClient({ url, key }).getStatus()).state).toBe("ready");
+    }));
+});
+
+describe("an operator", () => {
+  test("sees who is connected and kicks one, whose session stays", () =>
+    operated(async ({ broker, run }) => {
+      const client = await connect(broker.port, "device/7 ä", { reconnectPeriod: 0 });
+      const told = new Promise((resolve) => {
+        client.once("disconnect", (packet) => resolve(packet.reasonCode));
+      });
+      const listed = JSON.parse((await run(["clients", "-o", "json"])).stdout);
+      expect(listed).toMatchObject({
+        total: 1,
+        items: [{ clientId: "device/7 ä", protocol: "5", isDurable: false, keepAliveS: 60 }],
+      });
+      const kicked = await run(["clients", "kick", "device/7 ä"]);
+      expect(kicked).toMatchObject({ code: 0, stdout: "device/7 ä was disconnected\n" });
+      expect(await told).toBe(0x98);
+      expect((await run(["clients", "kick", "device/7 ä"])).code).toBe(1);
+      client.end(true);
+    }));
+
+  test("publishes, finds it as history and as retained, and clears it", () =>
+    operated(async ({ broker, run, url, key }) => {
+      const admin = createAdminClient({ url, key });
+      const session = { clean: false, properties: { sessionExpiryInterval: 1000 } };
+      const reader = await connect(broker.port, "reader", session);
+      await reader.subscribeAsync("plant/#", { qos: 1 });
+      const got = new Promise<string>((resolve) => {
+        reader.on("message", (topic, payload) => resolve(`${topic} ${payload}`));
+      });
+      const body = { topic: "plant/1", payload: "warm", qos: 1, retain: true } as const;
+      expect(await admin.publish({ body })).toEqual({ done: true });
+      expect(await got).toBe("plant/1 warm");
+      for (let count = 0; count < 250; count++) {
+        await admin.publish({
+          body: { topic: `plant/${count % 7}`, payload: String(count), qos: 1 },
+        });
+      }
+      const seen: number[] = [];
+      let after: string | undefined;
+      do {
+        const query = { filter: "plant/#", limit: 60, payload: true, ...(after ? { after } : {}) };
+        const page = await admin.queryHistory({ query });
+        seen.push(...page.items.map(({ payload }) => Number(payload)));
+        after = page.next;
+      } while (after !== undefined);
+      expect(seen.slice(1)).toEqual(Array.from({ length: 250 }, (_, index) => index));
+      const one = await run(["history", "plant/3", "--from", "1h", "--all", "-o", "json"]);
+      expect(JSON.parse(one.stdout).items).toHaveLength(36);
+      const none = await run(["history", "plant/3", "--to", "1h", "-o", "json"]);
+      expect(JSON.parse(none.stdout).items).toEqual([]);
+      expect((await run(["retained", "get", "plant/1"])).stdout).toBe("warm\n");
+      expect((await run(["retained", "delete", "plant/#"])).stdout).toContain(
+        "1 retained messages would",
+      );
+      expect((await run(["retained", "delete", "plant/#", "--yes"])).code).toBe(0);
+      expect((await run(["retained"])).stdout).toBe("no messages\n");
+      await reader.endAsync();
+    }));
+
+  test("reloads the configuration: all or nothing, and sees what would change before", () =>
+    withTemporaryFolder((place) => {
+      const file = join(place, "f.yaml");
+      return writeFile(file, "logger: {level: info}\n").then(() =>
+        operated(
+          async ({ run, url, key }) => {
+            const level = async (): Promise<string | undefined> =>
+              (await createAdminClient({ url, key }).getConfig()).items.find(
+                ({ path }) => path === "logger.level",
+              )?.value;
+            const faults: ReadonlyArray<() => Promise<void>> = [
+              () => writeFile(file, "logger: {level: loud}\nmqtt: {inflightMx: 5}\n"),
+              () => writeFile(file, "logger: {level: debug}\nmqtt: {inflightM"),
+              () => writeFile(file, Buffer.from([0xff, 0xfe, 0x00])),
+            ];
+            for (const spoil of faults) {
+              await spoil();
+              const { code, stderr } = await run(["reload"]);
+              expect(code).toBe(1);
+              expect(stderr).toContain("f.yaml");
+              expect(await level()).toBe("info");
+            }
+            await writeFile(file, "logger: {level: debug}\nmqtt: {inflightMax: 7}\n");
+            const dry = await run(["reload", "--dry-run"]);
+            expect(dry.stdout).toContain("logger.level      info  debug  now");
+            expect(dry.stdout).toContain("mqtt.inflightMax  1000  7      at the next start");
+            expect(await level()).toBe("info");
+            expect((await run(["reload"])).code).toBe(0);
+            expect(await level()).toBe("debug");
+            await chmod(file, 0o600);
+          },
+          ["--config", file],
+        ),
+      );
+    }));
+
+  test("does with doctor what somebody else needs to help, and names nobody in it", () =>
+    operated(async ({ broker, run, folder, key }) => {
+      const client = await connect(broker.port, "secret-client-name");
+      const bundle = join(folder, "report.json");
+      const { code, stdout } = await run(["doctor", "--bundle", bundle]);
+      expect([code, stdout]).toEqual([0, expect.stringContaining("fdatasync takes")]);
+      const report = await readFile(bundle, "utf8");
+      expect(JSON.parse(report)).toMatchObject({ status: { clients: 1 } });
+      for (const telling of ["secret-client-name", folder, key, "127.0.0.1"]) {
+        expect(report).not.toContain(telling);
+      }
+      await client.endAsync();
+    }));
+
+  test("with a data directory alone: doctor looks at the machine", () =>
+    withTemporaryFolder(async (folder) => {
+      const { code, stdout } = await runFlagstone(["doctor", "--data", folder]);
+      expect(code).toBe(0);
+      expect(stdout).toContain("descriptors");
+    }));
+
+  test("sees the node drain: not ready, then gone", () =>
+    operated(async ({ broker, url }) => {
+      const clients = await Promise.all(
+        Array.from({ length: 20 }, (_, index) =>
+          connect(broker.port, `c${index}`, { reconnectPeriod: 0 }),
+        ),
+      );
+      const seen = new Set<number | string>();
+      process.kill(broker.pid, "SIGTERM");
+      let isOver = false;
+      broker.exited.then(() => {
+        isOver = true;
+      });
+      while (!isOver) {
+        try {
+          seen.add((await fetch(`${url}/readyz`)).status);
+        } catch {
+          seen.add("gone");
+        }
+      }
+      expect(seen).toContain(503);
+      expect((await broker.exited).code).toBe(0);
+      for (const client of clients) client.end(true);
+    }));
+});
+
+test("a command's first output comes quickly: it loads no node", async () => {
+  const took: number[] = [];
+  for (let round = 0; round < 3; round++) {
+    const startedMs = Date.now();
+    await runFlagstone(["sessions", "--help"]);
+    took.push(Date.now() - startedMs);
+  }
+  // 150 ms on an idle machine; a busy one gets room.
+  expect(Math.min(...took)).toBeLessThan(1500);
+});
