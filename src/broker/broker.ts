@@ -24,6 +24,9 @@ import { type AccessPort, allowAll, Rights } from "./access.ts";
 import { ClientDirectory } from "./clients.ts";
 import { ClientConnection, type ConnectionOwner, type ConnectionParts } from "./connection.ts";
 import { type BrokerCounters, createBrokerCounters } from "./counters.ts";
+import { HookedAuth } from "./hooks/auth.ts";
+import { HookRunner } from "./hooks/runner.ts";
+import type { Hooks } from "./hooks/types.ts";
 import { LimitedLog } from "./limited-log.ts";
 import { Admission } from "./limits/admission.ts";
 import { Flapping } from "./limits/flapping.ts";
@@ -45,6 +48,10 @@ export type BrokerComponents = {
   readonly store: Store;
   /** Default: everybody may do everything outside the closed prefixes. */
   readonly access?: AccessPort;
+  /** Of the program around, asked in this order. */
+  readonly hooks?: readonly Hooks[];
+  /** A user that nobody may log in as: the program's own. */
+  readonly reservedUser?: string;
   /** Memory that the process uses, for `overload`; default: not known. */
   readonly memoryBytes?: () => number;
   /** The broker owns what this returns. */
@@ -68,6 +75,7 @@ export class Broker implements ConnectionOwner {
   readonly #connections = new Set<ClientConnection>();
   readonly #admission: Admission;
   readonly #overload: Overload;
+  readonly #hooks: HookRunner | undefined;
   readonly #detaching = new Set<Promise<void>>();
   #closing: Promise<void> | undefined;
   #whenEmpty: (() => void) | undefined;
@@ -84,8 +92,13 @@ export class Broker implements ConnectionOwner {
     this.#live = live;
     const { storeQos0 } = settings;
     const retained = () => this.sessions.retained;
+    const { hooks: sets = [] } = components;
+    const timeoutMs = settings.hookTimeoutMs;
+    const hooks =
+      sets.length === 0 ? undefined : new HookRunner(sets, { clock, counters, logger, timeoutMs });
+    this.#hooks = hooks;
     const path = new PublishPath({
-      ...{ store, retained, live, rights, clock, counters, log, storeQos0 },
+      ...{ store, retained, live, rights, clock, counters, log, storeQos0, hooks },
     });
     this.sessions = components.createSessions({ live, wills: path });
     const turn = new WriteTurn(clock, new ChunkPool(), counters);
@@ -99,7 +112,7 @@ export class Broker implements ConnectionOwner {
     const isSheddingQos0 = () => this.#overload.level === 2;
     this.#parts = {
       ...{ settings, clock, random, rights, counters, log, turn, path, sessions },
-      ...{ flapping, isSheddingQos0 },
+      ...{ flapping, isSheddingQos0, hooks },
     };
   }
 
@@ -143,9 +156,16 @@ export class Broker implements ConnectionOwner {
       return nothing;
     }
     this.counters.connectionsAccepted++;
-    const connection = new ClientConnection(this.#parts, this, { transport, terms, ticket });
+    const admitted = { transport, terms: this.#hooked(terms), ticket };
+    const connection = new ClientConnection(this.#parts, this, admitted);
     this.#connections.add(connection);
     return connection;
+  }
+
+  #hooked(terms: ListenerTerms): ListenerTerms {
+    if (this.#hooks === undefined) return terms;
+    const { reservedUser } = this.#components;
+    return { ...terms, auth: new HookedAuth(this.#hooks, terms.auth, reservedUser) };
   }
 
   /** A peer's TLS, WebSocket or PROXY header did not do. */

@@ -43,6 +43,12 @@ import { countEnd } from "./connection-ends.ts";
 import { ConnectionTimers } from "./connection-timers.ts";
 import type { BrokerCounters } from "./counters.ts";
 import { connectReason, publishReason } from "./errors.ts";
+import {
+  type ClientHooks,
+  createClientHooks,
+  type HookedConnection,
+} from "./hooks/client-hooks.ts";
+import type { HookRunner } from "./hooks/runner.ts";
 import type { LimitedLog } from "./limited-log.ts";
 import type { Ticket } from "./limits/admission.ts";
 import { deviceProfileOf } from "./limits/devices.ts";
@@ -70,6 +76,7 @@ export type ConnectionParts = {
   readonly sessions: Sessions;
   readonly flapping: Flapping;
   readonly isSheddingQos0: () => boolean;
+  readonly hooks: HookRunner | undefined;
 };
 
 /** What belongs to one connection from its accept on. */
@@ -95,7 +102,9 @@ type Opened = {
 type Accepted = {
   readonly session: Session;
   readonly queue: PublishQueue;
-  readonly subscribes: SubscribePath;
+  /** Before the queue, where there are hooks. */
+  readonly publishes: Pick<PublishQueue, "publish" | "end" | "blocked">;
+  readonly subscribes: Pick<SubscribePath, "subscribe" | "unsubscribe" | "blocked">;
   /** As sent: 3, 4 or 5. */
   readonly protocol: number;
   readonly connectedAtMs: number;
@@ -103,7 +112,9 @@ type Accepted = {
 
 const nobody: Client = { clientId: "", user: undefined };
 
-export class ClientConnection implements ConnectionHandlers, ServerEvents, PublishOwner {
+export class ClientConnection
+  implements ConnectionHandlers, ServerEvents, PublishOwner, HookedConnection
+{
   client: Client = nobody;
   readonly remote: string;
   readonly #parts: ConnectionParts;
@@ -116,6 +127,7 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
   readonly #ticket: Ticket;
   #accepted: Accepted | undefined;
   #login: Login | undefined;
+  #hooks: ClientHooks | undefined;
   /** PUBLISHes since the last charge to the rates. */
   #published = 0;
   #isTooFast = false;
@@ -171,7 +183,7 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
   /** Undefined before CONNECT is accepted and after the end. */
   view(): ClientView | undefined {
     const accepted = this.#accepted;
-    if (accepted === undefined || this.#hasEnded()) return undefined;
+    if (accepted === undefined || this.hasEnded()) return undefined;
     return {
       ...this.client,
       remote: this.remote,
@@ -196,7 +208,7 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
   #charge(sizeBytes: number, nowMs: number): void {
     const waitMs = this.#ticket.traffic.charge(this.#published, sizeBytes, nowMs);
     this.#published = 0;
-    if (waitMs === 0 || this.#isTooFast || this.#hasEnded()) return;
+    if (waitMs === 0 || this.#isTooFast || this.hasEnded()) return;
     this.#isTooFast = true;
     this.#parts.counters.ratePauses++;
     this.#timers.after(waitMs, () => {
@@ -280,7 +292,9 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
     const { client } = this;
     const device = deviceProfileOf(settings.devices, client.clientId);
     const paced = (waitMs: number) => this.#pace(waitMs);
-    const link = new ClientLink({ core, output, client, rights, clock, counters, device, paced });
+    const own = new ClientLink({ core, output, client, rights, clock, counters, device, paced });
+    this.#hooks = createClientHooks(this.#parts, this);
+    const link = this.#hooks?.linkOf(own) ?? own;
     const { session, sessionPresent } = await sessions.connect(request, link);
     const { claim, clientId } = session;
     // What this client has published before is fanned out before what it publishes now (4.6.0-6).
@@ -308,9 +322,11 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
     }
     const { session, sessionPresent, inbox } = opened;
     const { counters } = this.#parts;
-    const queue = new PublishQueue(this, { ...this.#parts, inbox });
+    const hooks = this.#hooks;
+    const queue = new PublishQueue(this, { ...this.#parts, inbox, published: hooks?.published });
     const subscribes = new SubscribePath({
       ...this.#parts,
+      subscribed: hooks?.subscribed,
       core: this.#core,
       session,
       client: this.client,
@@ -318,7 +334,9 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
     });
     const { protocol } = request;
     const connectedAtMs = this.#nowMs();
-    this.#accepted = { session, queue, subscribes, protocol, connectedAtMs };
+    const gates = hooks?.accept({ session, queue, subscribes });
+    const served = { session, queue, publishes: queue, subscribes, ...gates };
+    this.#accepted = { ...served, protocol, connectedAtMs };
     counters.clientsConnected++;
     this.#ticket.decided();
     this.#transport.admitted?.();
@@ -328,14 +346,14 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
     };
     this.#core.acceptConnect({ sessionPresent, properties }, this.#nowMs());
     // What was pipelined behind CONNECT may have ended it already.
-    if (this.#hasEnded()) return;
+    if (this.hasEnded()) return;
     session.open();
     this.#timers.watch();
     this.#updateReading();
   }
 
   // The state changes under way, which the compiler does not see through calls.
-  #hasEnded(): boolean {
+  hasEnded(): boolean {
     return this.#core.state === "ended";
   }
 
@@ -356,7 +374,7 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
   // -------------------------------------------------------------- what the client says
 
   onPublish(publish: InboundPublish, token: AckToken): void {
-    const { counters, path, log } = this.#parts;
+    const { counters, path } = this.#parts;
     const { qos, topic } = publish;
     this.#published++;
     if (qos === 0) counters.publishesQos0++;
@@ -367,12 +385,17 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
       return;
     }
     if (path.mayPublish(this.client, topic)) {
-      this.#accepted?.queue.publish(publish, token);
+      this.#accepted?.publishes.publish(publish, token);
       return;
     }
+    this.denied(token, topic, reason.notAuthorized);
+  }
+
+  denied(token: AckToken, topic: string, reasonCode: ReasonCode): void {
+    const { counters, log } = this.#parts;
     counters.publishesDenied++;
-    log.warn("broker.publish_denied", { ...this.#names(), topic, qos });
-    if (token !== 0) this.#core.completeAck(token, reason.notAuthorized);
+    log.warn("broker.publish_denied", { ...this.#names(), topic });
+    if (token !== 0) this.#core.completeAck(token, reasonCode);
   }
 
   onPuback(packetId: number, reasonCode: ReasonCode): void {
@@ -445,6 +468,11 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
     this.#core.disconnect(reason.implementationSpecificError);
   }
 
+  hooksFailed(error: Error): void {
+    this.#parts.log.warn("broker.hooks_failed", { ...this.#names(), error });
+    this.#core.disconnect(reason.implementationSpecificError);
+  }
+
   blockedChanged(): void {
     this.#updateReading();
   }
@@ -466,7 +494,8 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
     this.#ticket.decided();
     const accepted = this.#accepted;
     if (accepted === undefined) return;
-    accepted.queue.end();
+    accepted.publishes.end();
+    this.#hooks?.closed(end.cause);
     this.#detach(accepted.session, this.#causeOf(end));
   }
 
@@ -527,15 +556,17 @@ export class ClientConnection implements ConnectionHandlers, ServerEvents, Publi
 
   #onRoom(): void {
     this.#updateReading();
+    this.#hooks?.drained();
     this.#accepted?.session.drained();
   }
 
   #updateReading(): void {
-    if (this.#hasEnded()) return;
+    if (this.hasEnded()) return;
     const accepted = this.#accepted;
     const isBehind =
       this.#isTooFast ||
-      (accepted !== undefined && (accepted.queue.blocked || accepted.subscribes.blocked));
+      (accepted !== undefined &&
+        (accepted.queue.blocked || accepted.publishes.blocked || accepted.subscribes.blocked));
     const nowMs = this.#nowMs();
     if (isBehind) this.#core.pauseKeepAlive(nowMs);
     else this.#core.resumeKeepAlive(nowMs);

@@ -54,6 +54,8 @@ export function createBrokerCounters() {
     unsubscribes: "filters unsubscribed",
     willsDenied: "wills dropped for want of rights",
     sysPublishes: "messages on the broker's own topics sent to subscribers",
+    hooksRefused: "decisions of hooks that refused",
+    hooksFailed: "hooks that threw, were late or answered nonsense",
     bytesReceived: "bytes read from clients",
     bytesSent: "bytes handed to the network for clients",
     closesForced: "connections cut because they did not take their rest in time",

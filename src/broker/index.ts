@@ -36,6 +36,7 @@ export { Broker, type BrokerComponents, createBroker, type SessionPorts } from "
 export type { ClientDirectory, ClientPage, ClientView } from "./clients.ts";
 export { type BrokerCounters, createBrokerCounters } from "./counters.ts";
 export { brokerErrors } from "./errors.ts";
+export type * from "./hooks/types.ts";
 export type { DeviceProfile } from "./limits/devices.ts";
 export {
   type ListenerLimits,

@@ -7,12 +7,15 @@
 // In which order the publishes of one client finish is `publish-queue.ts`.
 
 import type { Clock, CodedError } from "../base/index.ts";
-import { framePayload, type InboundPublish, type StoredFrame } from "../mqtt/index.ts";
+import { createFrame, framePayload, type InboundPublish, type StoredFrame } from "../mqtt/index.ts";
 import type { Qos, Retained, Will, WillPublisher } from "../session/index.ts";
 import type { AppendOutcome, AppendRequest, Store, Ttv, WriterStamp } from "../store/index.ts";
 import type { Client, Rights } from "./access.ts";
 import type { BrokerCounters } from "./counters.ts";
 import { brokerErrors } from "./errors.ts";
+import { hookPublishOf } from "./hooks/content.ts";
+import type { HookRunner } from "./hooks/runner.ts";
+import type { HookClient } from "./hooks/types.ts";
 import type { LimitedLog } from "./limited-log.ts";
 import type { LiveMatch, LiveTrie } from "./live-subscriptions.ts";
 
@@ -39,6 +42,7 @@ export type PublishPathParts = {
   readonly retained: () => Retained;
   readonly live: LiveTrie;
   readonly rights: Rights;
+  readonly hooks?: HookRunner | undefined;
   readonly clock: Clock;
   readonly counters: BrokerCounters;
   readonly log: LimitedLog;
@@ -188,7 +192,30 @@ export class PublishPath implements WillPublisher {
       log.warn("broker.will_denied", { clientId, topic });
       throw brokerErrors.publishDenied({ clientId, topic: JSON.stringify(topic) });
     }
-    await this.#publishWhole(will, clientId, stamp);
+    const allowed = await this.#hooked(will, { clientId, user, remote: "" });
+    await this.#publishWhole(allowed, clientId, stamp);
+  }
+
+  /** A will is asked for when it is published: hooks of today decide. */
+  async #hooked(will: Will, client: HookClient): Promise<Will> {
+    const { hooks, rights, counters } = this.#parts;
+    if (hooks?.has("authorizePublish") !== true) return will;
+    const { topic, frame, version, expiryOffset } = will;
+    const form = version === 5 ? "v5" : "v4";
+    const publish = hookPublishOf({ ...will, frame, form, expiryOffset });
+    const decided = await hooks.authorizePublish(client, publish);
+    if ("refusal" in decided || rights.isClosed(decided.value.topic)) {
+      counters.willsDenied++;
+      const { clientId } = client;
+      throw brokerErrors.publishDenied({ clientId, topic: JSON.stringify(topic) });
+    }
+    const { value } = decided;
+    if (value === publish) return will;
+    const changed = createFrame(value);
+    const { messageExpiryS } = value.properties;
+    const content = { frame: changed.bytes, version: 5, messageExpiryS } as const;
+    const { expiryOffset: offset } = changed;
+    return { ...will, topic: value.topic, retain: value.retain, ...content, expiryOffset: offset };
   }
 
   /**

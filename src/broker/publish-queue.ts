@@ -42,6 +42,8 @@ export interface PublishOwner {
 export type PublishQueueParts = {
   readonly path: PublishPath;
   readonly inbox: Qos2Inbox;
+  /** Told of each message that was taken, after its fan-out. */
+  readonly published?: ((message: Message) => void) | undefined;
   readonly clock: Clock;
   readonly counters: BrokerCounters;
   readonly settings: Pick<BrokerSettings, "publishWaitMs" | "publishBytesMax" | "publishesMax">;
@@ -194,10 +196,12 @@ export class PublishQueue {
     }
     const matches = path.match(inbound.topic);
     this.#acknowledge(token, matches, false);
-    if (matches.length === 0) return;
+    const { published } = this.#parts;
+    if (matches.length === 0 && published === undefined) return;
     const frame = forwardableFrame(inbound);
     const message = path.messageOf(inbound, frame, this.#owner.client.clientId);
     path.deliver(matches, message, false);
+    published?.(message);
   }
 
   #add(step: Publish): void {
@@ -296,6 +300,7 @@ export class PublishQueue {
     const matches = path.match(step.message.topic);
     this.#acknowledge(step.token, matches, stored);
     path.deliver(matches, step.message, stored);
+    this.#parts.published?.(step.message);
   }
 
   #acknowledge(token: AckToken, matches: readonly LiveMatch[], stored: boolean): void {

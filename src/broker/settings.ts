@@ -67,6 +67,8 @@ export type BrokerSettings = {
   readonly denySubscribeCode: ReasonCode;
   /** Other server that clients hear of when the broker stops (0x9C); empty: none (0x8B). */
   readonly serverReference: string;
+  /** For one answer of one hook; beyond, what it was asked for is refused. */
+  readonly hookTimeoutMs: number;
   /** How long a closed connection may take to send its rest. */
   readonly lingerMs: number;
   /** Clients let go at once when the broker stops, and the pause before the next ones. */
@@ -107,6 +109,7 @@ export const brokerSettingsDefault: BrokerSettings = {
   readablePrefixes: ["$SYS", "$flagstone"],
   denySubscribeCode: reason.notAuthorized,
   serverReference: "",
+  hookTimeoutMs: 5000,
   lingerMs: 5000,
   closeBatchMax: 500,
   closePaceMs: 10,

@@ -33,6 +33,8 @@ export type SubscribePathParts = {
     BrokerSettings,
     "subscribeWaitMs" | "subscribesMax" | "denySubscribeCode"
   >;
+  /** Told what has been granted. */
+  readonly subscribed: ((granted: readonly SubscribeResult[]) => void) | undefined;
   /** `blocked` may have changed. */
   readonly blockedChanged: () => void;
 };
@@ -58,9 +60,10 @@ export class SubscribePath {
     return this.#underWay >= this.#parts.settings.subscribesMax;
   }
 
-  subscribe(request: SubscribeRequest): void {
-    const { core, session } = this.#parts;
-    const refusals = request.filters.map((filter) => this.#faultOf(filter));
+  /** `refused`: what was decided before, by filter. */
+  subscribe(request: SubscribeRequest, refused: ReadonlyArray<ReasonCode | undefined> = []): void {
+    const { core, session, subscribed } = this.#parts;
+    const refusals = request.filters.map((filter, at) => refused[at] ?? this.#faultOf(filter));
     const wanted = request.filters.flatMap((filter, index) =>
       refusals[index] === undefined ? [subscriptionOf(filter, request.subscriptionId)] : [],
     );
@@ -83,7 +86,9 @@ export class SubscribePath {
         }
         this.#forget(request, wanted);
         answer(results.map((result) => result.reasonCode));
-        session.sendRetained(results.filter(isGranted));
+        const granted = results.filter(isGranted);
+        session.sendRetained(granted);
+        subscribed?.(granted);
         this.#end();
       },
       error: (error) => {

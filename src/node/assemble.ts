@@ -3,7 +3,7 @@
 // broker), opens the listeners when they are ready to serve, and owns all of it until `close`.
 
 import type { Clock, CodedError, Disk, Histogram, Logger, Network, Random } from "../base/index.ts";
-import type { Broker, ExchangeMethod } from "../broker/index.ts";
+import type { Broker, ExchangeMethod, Hooks } from "../broker/index.ts";
 import type { KvDriver } from "../kv/index.ts";
 import type { WriteAheadLog } from "../log/index.ts";
 import type { LocalStore } from "../store/index.ts";
@@ -29,6 +29,8 @@ export type Components = {
   readonly lockHolder?: (lockFile: string) => number | undefined;
   /** More methods of enhanced authentication, beside SCRAM-SHA-256. */
   readonly exchanges?: readonly ExchangeMethod[];
+  /** Of the program around. */
+  readonly hooks?: readonly Hooks[];
   /** Memory that this process uses, for the overload protection. */
   readonly memoryBytes?: () => number;
 };

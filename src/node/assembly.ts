@@ -22,6 +22,7 @@ import { consumedFloors, createSessions } from "../session/index.ts";
 import { type LocalStore, openStore } from "../store/index.ts";
 import type { Assemble, AssembleContext, Assembled } from "./assemble.ts";
 import { InsideFace } from "./embed/inside.ts";
+import { insideUser } from "./embed/subscription.ts";
 import { nodeErrors } from "./errors.ts";
 import { closeAfterFailure } from "./failed-start.ts";
 import { openListeners } from "./listeners.ts";
@@ -82,6 +83,7 @@ async function assembleRooms(context: AssembleContext, closer: Closer): Promise<
   closer.defer(() => security.close());
   const broker = createBroker(brokerSettings(settings), {
     ...{ network, clock, random, logger, store, memoryBytes, access: security.access },
+    ...{ hooks: components.hooks ?? [], reservedUser: insideUser },
     createSessions: (ports) =>
       createSessions(sessionSettings(settings), { store, clock, logger, ...ports, ...hooks }),
   });

@@ -1,5 +1,13 @@
 // The face of the composition root: what the launcher and embedding programs use.
 
+export type {
+  HookClient,
+  HookLogin,
+  HookPublish,
+  HookSubscription,
+  Hooks,
+  PublishChange,
+} from "../broker/index.ts";
 export type { ConfigurationView } from "./admin/configuration-view.ts";
 export { examineDirectory } from "./admin/doctor.ts";
 export type { AdminAddress } from "./admin/operator.ts";
@@ -25,6 +33,7 @@ export {
   createBroker,
   type EmbeddedBroker,
 } from "./embed/create-broker.ts";
+export type { BrokerEventName, BrokerEvents, BrokerListener } from "./embed/events.ts";
 export type { HistoryOptions } from "./embed/history.ts";
 export type { Inside } from "./embed/inside.ts";
 export type { InsideMessage, PublishOptions } from "./embed/message.ts";

@@ -3,6 +3,7 @@
 // the test turns and whose power it cuts.
 
 import {
+  type Cancel,
   type Clock,
   type CodedError,
   type Logger,
@@ -10,6 +11,7 @@ import {
   silentLogger,
   systemClock,
 } from "../../base/index.ts";
+import type { Hooks } from "../../broker/index.ts";
 import { MemoryMachine, memorySegmentBytes } from "../../store/index.ts";
 import type { BoundListener, Components } from "../assemble.ts";
 import { createSettings } from "../config/config.ts";
@@ -17,6 +19,7 @@ import type { Settings } from "../config/keys.ts";
 import { nodeErrors } from "../errors.ts";
 import { startNode } from "../local.ts";
 import type { RunningNode } from "../node.ts";
+import { type BrokerEventName, type BrokerListener, EventHub } from "./events.ts";
 import type { Inside } from "./inside.ts";
 import { ManualClock } from "./manual-clock.ts";
 import { MortalProcess } from "./mortal.ts";
@@ -37,6 +40,8 @@ export type BrokerOptions = {
   /** Decides what a crash leaves of writes that were not synced. Default 1. */
   readonly seed?: number | string;
   readonly logger?: Logger;
+  /** Decide what clients may do; several are asked in their order. */
+  readonly hooks?: Hooks | readonly Hooks[];
 };
 
 export type BrokerClock = {
@@ -59,6 +64,11 @@ export interface EmbeddedBroker extends Inside {
    * broker then. A program that does not look at it is not ended by it.
    */
   readonly failed: Promise<never>;
+  /**
+   * Calls `listener` at each event; the result ends that. What a listener throws is logged, and a
+   * promise that it returns is waited for, as for a hook.
+   */
+  on<E extends BrokerEventName>(event: E, listener: BrokerListener<E>): Cancel;
   /**
    * Power cut: connections are gone, what was not durable is lost, loops of `subscribe` end with
    * NODE_CRASHED. Resolves when the broker runs again on the same port.
@@ -86,6 +96,7 @@ class LocalBroker implements EmbeddedBroker {
   readonly clock: BrokerClock;
   readonly failed: Promise<never>;
   readonly #options: BrokerOptions;
+  readonly #events = new EventHub();
   readonly #manual: ManualClock | undefined;
   readonly #machine: MemoryMachine | undefined;
   #fail: (error: CodedError) => void = () => undefined;
@@ -166,6 +177,10 @@ class LocalBroker implements EmbeddedBroker {
 
   history: Inside["history"] = (...args) => this.#running.inside.history(...args);
 
+  on<E extends BrokerEventName>(event: E, listener: BrokerListener<E>): Cancel {
+    return this.#events.on(event, listener);
+  }
+
   crash(): Promise<void> {
     if (this.#machine === undefined) return Promise.reject(nodeErrors.crashInMemoryOnly());
     if (this.#closed !== undefined) return Promise.reject(nodeErrors.closed());
@@ -220,9 +235,12 @@ class LocalBroker implements EmbeddedBroker {
 
   #components({ clock, network, logger }: MortalProcess): Partial<Components> {
     const machine = this.#machine;
-    if (machine === undefined) return { clock, network, logger };
+    const { hooks: given = [] } = this.#options;
+    const hooks = [...[given].flat(), this.#events.hooks];
+    if (machine === undefined) return { clock, network, logger, hooks };
     const { kv } = machine;
     return {
+      hooks,
       clock,
       network,
       logger,

@@ -1,46 +1,13 @@
-import mqtt from "mqtt";
-import { afterEach, expect, test } from "vitest";
+import type mqtt from "mqtt";
+import { expect, test } from "vitest";
+import { createBroker, type InsideMessage, nodeErrors } from "../../../../src/node/index.ts";
 import {
-  type BrokerOptions,
-  createBroker,
-  type EmbeddedBroker,
-  type InsideMessage,
-  nodeErrors,
-} from "../../../../src/node/index.ts";
-
-const brokers: EmbeddedBroker[] = [];
-const clients: mqtt.MqttClient[] = [];
-
-async function open(options: Partial<BrokerOptions> = {}): Promise<EmbeddedBroker> {
-  const broker = await createBroker({ memory: true, ...options });
-  brokers.push(broker);
-  return broker;
-}
-
-async function connect(
-  broker: EmbeddedBroker,
-  options: mqtt.IClientOptions = {},
-): Promise<mqtt.MqttClient> {
-  const client = await mqtt.connectAsync(broker.url, {
-    ...{ protocolVersion: 5, reconnectPeriod: 0, ...options },
-  });
-  client.on("error", () => undefined);
-  clients.push(client);
-  return client;
-}
-
-afterEach(async () => {
-  for (const client of clients.splice(0)) client.end(true);
-  await Promise.all(brokers.splice(0).map((broker) => broker.close()));
-});
-
-async function take(messages: AsyncIterable<InsideMessage>, count: number): Promise<string[]> {
-  const texts: string[] = [];
-  for await (const { payload } of messages) {
-    if (texts.push(payload.toString()) === count) break;
-  }
-  return texts;
-}
+  beginConnect,
+  codeOf as code,
+  connectTo as connect,
+  openBroker as open,
+  takeTexts as take,
+} from "../../../support/embedded.ts";
 
 async function all(messages: AsyncIterable<InsideMessage>): Promise<InsideMessage[]> {
   const found: InsideMessage[] = [];
@@ -133,8 +100,7 @@ test("acknowledged messages, retained ones and values survive a crash; a client 
   await broker.crash();
   await isCut;
   expect(broker.port).toBe(port);
-  const client = mqtt.connect(broker.url, { ...away, protocolVersion: 5 });
-  clients.push(client);
+  const client = beginConnect(broker, away);
   const texts: string[] = [];
   await new Promise<void>((resolve) => {
     client.on("message", (_topic, payload) => {
@@ -185,8 +151,7 @@ test("with a manual clock a session expires when the test says so", async () => 
   const broker = await open({ clock: "manual" });
   const away = { clientId: "away", clean: false, properties: { sessionExpiryInterval: 600 } };
   const returns = async (): Promise<boolean> => {
-    const client = mqtt.connect(broker.url, { ...away, protocolVersion: 5 });
-    clients.push(client);
+    const client = beginConnect(broker, away);
     const isPresent = await new Promise<boolean>((resolve) => {
       client.once("connect", ({ sessionPresent }) => resolve(sessionPresent));
     });
@@ -222,11 +187,6 @@ test("with a manual clock a delayed will comes when the test says so", async () 
 });
 
 test("wrong use is told with codes", async () => {
-  const code = (promise: Promise<unknown>) =>
-    promise.then(
-      () => "fine",
-      (error) => error.code,
-    );
   expect(await code(createBroker({}))).toBe("NODE_PLACE_MISSING");
   expect(await code(createBroker({ memory: true, dir: "x" }))).toBe("NODE_PLACE_MISSING");
   expect(await code(createBroker({ memory: true, settings: { mqtt: { x: 1 } } }))).toBe(
