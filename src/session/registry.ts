@@ -99,14 +99,14 @@ export class SessionRegistry implements Sessions {
     this.counters = createSessionCounters();
     this.#phase = components.phase ?? (() => undefined);
     this.#timeline = new Timeline(clock, settings.restartGraceMs);
-    const retained = new RetainedStore(
-      store,
-      () => clock.wallUs(),
-      (key, error) => {
+    const retained = new RetainedStore(store, {
+      nowUs: () => clock.wallUs(),
+      onCorrupt: (key, error) => {
         this.counters.recordsCorrupt++;
         logger.error("session.record_corrupt", { key, error });
       },
-    );
+      cacheBytesMax: settings.retainedCacheBytesMax,
+    });
     this.retained = retained;
     this.#context = {
       store,

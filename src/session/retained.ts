@@ -3,8 +3,11 @@
 //
 // Reading with a filter goes shard by shard in key order; a position is "<shard index>:<topic>", so
 // a job can go on after a restart. Pages are as large as the store makes them, never unbounded.
+//
+// A page is read and decoded once for all who ask for it at about the same time, as when everybody
+// comes back at once: pages are kept under a byte budget until something is put into their shard.
 
-import { type CodedError, isCodedError } from "../base/index.ts";
+import { type CodedError, createLru, isCodedError, type Lru } from "../base/index.ts";
 import type { MapEntry, MapShard, Store, Ttv } from "../store/index.ts";
 import { hasWildcard } from "../topic/index.ts";
 import type { Retained } from "./api.ts";
@@ -27,20 +30,42 @@ export type RetainedPage = {
   readonly next: string | undefined;
 };
 
+export type RetainedOptions = {
+  /** Wall clock, for expiries. */
+  readonly nowUs: () => number;
+  /** Hears of each entry that is passed over. */
+  readonly onCorrupt: (key: string, error: CodedError) => void;
+  readonly cacheBytesMax: number;
+};
+
+type KeptPage = { readonly revision: number; readonly page: RetainedPage };
+
+/** What an entry takes beside its frame and topic, about. */
+const entryOverheadBytes = 250;
+
+function pageBytes({ page }: KeptPage): number {
+  let bytes = entryOverheadBytes;
+  for (const { message } of page.entries) {
+    bytes += message.frame.length + 4 * message.topic.length + entryOverheadBytes;
+  }
+  return bytes;
+}
+
 export class RetainedStore implements Retained {
   readonly #store: Store;
   readonly #nowUs: () => number;
   readonly #onCorrupt: (key: string, error: CodedError) => void;
+  readonly #pages: Lru<KeptPage>;
+  /** Pages that are being read. */
+  readonly #reading = new Map<string, { revision: number; page: Promise<RetainedPage> }>();
+  /** Counts beginnings and ends of puts by state shard: a page is of one count. */
+  readonly #revisions = new Map<number, number>();
 
-  /** `nowUs`: wall clock, for expiries. `onCorrupt` hears of each entry that is passed over. */
-  constructor(
-    store: Store,
-    nowUs: () => number,
-    onCorrupt: (key: string, error: CodedError) => void,
-  ) {
+  constructor(store: Store, options: RetainedOptions) {
     this.#store = store;
-    this.#nowUs = nowUs;
-    this.#onCorrupt = onCorrupt;
+    this.#nowUs = options.nowUs;
+    this.#onCorrupt = options.onCorrupt;
+    this.#pages = createLru(options.cacheBytesMax, pageBytes);
   }
 
   put(message: Ttv, isEmpty: boolean, done: (error: CodedError | undefined) => void): void {
@@ -51,7 +76,12 @@ export class RetainedStore implements Retained {
     }
     const key = retainedPrefix + message.topic;
     const value = isEmpty ? undefined : encodeMessage(message);
-    this.#store.state(message.topic).write([{ key, value }], [], (error) => done(error));
+    const shard = this.#store.state(message.topic);
+    this.#changed(shard);
+    shard.write([{ key, value }], [], (error) => {
+      this.#changed(shard);
+      done(error);
+    });
   }
 
   async get(topic: string): Promise<Ttv | undefined> {
@@ -67,20 +97,46 @@ export class RetainedStore implements Retained {
     countMax: number,
   ): Promise<{ messages: Ttv[]; next: string | undefined }> {
     const page = await this.readPage(filter, after, countMax);
-    return { messages: page.entries.map((entry) => entry.message), next: page.next };
+    const nowUs = this.#nowUs();
+    const messages = page.entries.map((entry) => entry.message);
+    return { messages: messages.filter((one) => !isExpired(one, nowUs)), next: page.next };
   }
 
-  /** As `page`, with the position of each entry. */
-  async readPage(
+  /** As `page`, with the position of each entry. What has expired since it was read may be in it. */
+  readPage(filter: string, after: string | undefined, countMax: number): Promise<RetainedPage> {
+    if (!hasWildcard(filter)) return this.#readOne(filter, after);
+    const shard = this.#store.stateShards[parsePosition(after).index];
+    if (shard === undefined) return Promise.resolve({ entries: [], next: undefined });
+    const revision = this.#revisions.get(shard.number) ?? 0;
+    const name = `${countMax} ${filter} ${after ?? ""}`;
+    const kept = this.#reading.get(name) ?? this.#pages.get(name);
+    if (kept?.revision === revision) return Promise.resolve(kept.page);
+    const page = this.#readShard(shard, filter, after, countMax);
+    const reading = { revision, page };
+    this.#reading.set(name, reading);
+    const over = (): void => {
+      if (this.#reading.get(name) === reading) this.#reading.delete(name);
+    };
+    page.then((read) => {
+      over();
+      const isCurrent = (this.#revisions.get(shard.number) ?? 0) === revision;
+      if (isCurrent) this.#pages.set(name, { revision, page: read });
+    }, over);
+    return page;
+  }
+
+  #changed(shard: MapShard): void {
+    this.#revisions.set(shard.number, (this.#revisions.get(shard.number) ?? 0) + 1);
+  }
+
+  async #readShard(
+    shard: MapShard,
     filter: string,
     after: string | undefined,
     countMax: number,
   ): Promise<RetainedPage> {
-    if (!hasWildcard(filter)) return this.#readOne(filter, after);
     const shards = this.#store.stateShards;
     const { index, topic } = parsePosition(after);
-    const shard = shards[index];
-    if (shard === undefined) return { entries: [], next: undefined };
     const afterKey = topic === undefined ? {} : { afterKey: retainedPrefix + topic };
     const found = await shard.match(retainedPrefix, filter, { ...afterKey, countMax });
     const entries = this.#live(shard, found.entries, index);

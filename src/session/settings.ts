@@ -38,6 +38,8 @@ export type SessionSettings = {
   readonly sentAheadMs: number;
   /** Retained messages read at a time for one session. */
   readonly retainedPageMax: number;
+  /** Pages of retained messages kept for others who ask for the same. */
+  readonly retainedCacheBytesMax: number;
   /** Topics remembered as sent live while a retained job runs; later ones may be sent twice. */
   readonly liveTopicsMax: number;
   /** Messages waiting for a window slot of an expiry-0 session; at the brim it ends with 0x97. */
@@ -62,6 +64,7 @@ export const sessionSettingsDefault: SessionSettings = {
   retryDelayMsMax: 5000,
   sentAheadMs: 2000,
   retainedPageMax: 100,
+  retainedCacheBytesMax: 16 * 1024 * 1024,
   liveTopicsMax: 10_000,
   memoryQueueMax: 100_000,
   memoryQueueBytesMax: 16 * 1024 * 1024,

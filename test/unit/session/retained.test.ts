@@ -301,6 +301,51 @@ describe("retained messages to a durable session", () => {
   });
 });
 
+test("a page is read once for all who come at the same time, and anew after a put", async () => {
+  const world = await World.start({ settings: { retainedPageMax: 10 } });
+  await putMany(world, 60);
+  let reads = 0;
+  for (const shard of world.store.stateShards) {
+    const match = shard.match.bind(shard);
+    shard.match = (prefix, filter, options) => {
+      reads++;
+      return match(prefix, filter, options);
+    };
+  }
+  const clients = [];
+  for (let n = 0; n < 20; n++) clients.push(await world.client(`c${n}`).connect({ expiryS: 0 }));
+  for (const client of clients) client.autoAck = true;
+  await world.clock.complete(Promise.all(clients.map((client) => client.subscribeLater("r/#"))));
+  await world.advance(100);
+  for (const client of clients) expect(new Set(topicsOf(client.take())).size).toBe(60);
+  expect(reads).toBeLessThan(12);
+  await world.publish("p", "r/0000", "newer", { retain: true });
+  const late = await world.client("late").connect({ expiryS: 0 });
+  await late.subscribe("r/#");
+  await world.advance(100);
+  const got = late.take().filter((line) => line.includes(" r/0000 "));
+  expect(got.map((line) => line.split(" ").at(-1))).toEqual(["newer"]);
+});
+
+test("a page that is read while a put is on its way is not kept", async () => {
+  const world = await World.start({ store: { commitMs: 50 } });
+  await putMany(world, 3);
+  const put = world.publishLater("p", "r/0000", "newer", { retain: true });
+  expect((await readAll(world)).sort()).toEqual(["v0", "v1", "v2"]);
+  await world.clock.complete(put);
+  expect((await readAll(world)).sort()).toEqual(["newer", "v1", "v2"]);
+});
+
+async function readAll(world: World): Promise<string[]> {
+  const payloads: string[] = [];
+  for (let after: string | undefined, first = true; first || after !== undefined; first = false) {
+    const page = await world.clock.complete(world.sessions.retained.page("r/#", after, 10));
+    payloads.push(...page.messages.map(({ frame }) => frame.toString()));
+    after = page.next;
+  }
+  return payloads;
+}
+
 test("a retained topic longer than a key is refused with a code", async () => {
   const world = await World.start();
   const topic = "x".repeat(65_400);

@@ -82,6 +82,23 @@ describe("match", () => {
     expect(found.entries.map(({ key }) => key)).toEqual(["a/x"]);
   });
 
+  const elsewhere = process.env.FLAGSTONE_LONG === "1" ? 1_000_000 : 200_000;
+
+  test(`a/+/b reads three times what it returns at most, with ${elsewhere} keys elsewhere`, async () => {
+    function* keys(): Generator<string> {
+      for (let n = 0; n < 1_000; n++) yield `r/a/${n}/b`;
+      for (let n = 0; n < elsewhere; n++) {
+        const root = ["a0", "b", "aa", "Z"][n % 4];
+        yield `r/${root}/${n}/b`;
+      }
+      for (let n = 0; n < 1_000; n++) yield `r/a/${n}/b/deeper`;
+    }
+    const { bench, slab } = await slabWith(keys());
+    const { entries, keysRead } = await bench.run(slab.match("r", "a/+/b", { countMax: 5_000 }));
+    expect(entries).toHaveLength(1_000);
+    expect(keysRead).toBeLessThanOrEqual(3_000);
+  }, 60_000);
+
   test("keys read stay within three times the keys returned, over 100,000 topics", async () => {
     function* keys(): Generator<string> {
       for (let host = 0; host < 1_000; host++) {
