@@ -118,7 +118,7 @@ test("[3.1.2-28] Response Information comes exactly when asked for", async () =>
 
 test("[3.8.4-7] a filter without rights can be answered with 0x80", async () => {
   const { client } = await broker().connect("denied");
-  client.send(subscribe5(1, [["$SYS/#", 0]]));
+  client.send(subscribe5(1, [["$internal/#", 0]]));
   await client.expectBytes("90 04 0001 00 80");
 });
 

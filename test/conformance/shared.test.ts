@@ -143,7 +143,7 @@ for (const durable of [false, true]) {
       expect(await take(a)).toBe("live");
     });
 
-    test("[4.8.2-4] at QoS 2 a message is completed by the member that has it, or by nobody", async () => {
+    test("[4.8.2-4] [4.8.2-5] at QoS 2 a message is completed by the member that has it, or by nobody", async () => {
       const topic = newTopic();
       const a = await member(`${name}x ${topic}`, topic, { durable, qos: 2 });
       await publishAll(topic, ["m"], 2);
@@ -176,7 +176,7 @@ for (const durable of [false, true]) {
       await b.expectSilence(300);
     });
 
-    test("[4.8.2-5] what a member that left had not acked at QoS 1 goes to another", async () => {
+    test("what a member that left had not acked at QoS 1 goes to another", async () => {
       const topic = newTopic();
       const a = await member(`${name}f ${topic}`, topic, { durable });
       await publishAll(topic, ["m"]);

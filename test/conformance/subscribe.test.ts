@@ -129,13 +129,13 @@ describe("SUBACK", () => {
     const five = await connected(5);
     five.send(
       subscribe5(1, [
-        ["$flagstone/x", 0],
+        ["$internal/x", 0],
         ["a", 0],
       ]),
     );
     await five.expectBytes("90 05 0001 00 87 00");
     const four = await connected(4);
-    four.send(subscribe4(1, [["$flagstone/x", 0]]));
+    four.send(subscribe4(1, [["$internal/x", 0]]));
     await four.expectBytes("90 03 0001 80");
   });
 
