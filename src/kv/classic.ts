@@ -307,6 +307,10 @@ class ClassicKv implements Kv {
     return this.#read(() => this.#level.approximateSize(gte, lt));
   }
 
+  compact(): Promise<void> {
+    return this.#read(() => this.#level.compactRange(emptyKey, lastKey));
+  }
+
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;

@@ -99,6 +99,8 @@ export interface Kv {
   sync(): Promise<Buffer>;
   /** Bytes on disk of a key range, roughly: what is still in memory does not count. */
   approximateBytes(range: KvRange): Promise<number>;
+  /** Rewrites everything as tables in order: what was deleted gives its room back. */
+  compact(): Promise<void>;
   /** Waits for the batches under way, does not sync. Idempotent. Closes the cursors. */
   close(): Promise<void>;
 }

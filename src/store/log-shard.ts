@@ -229,6 +229,11 @@ export class LogShard implements ShardMachine, ShardSource {
     return this.#writers.resultOf(stamp);
   }
 
+  /** For the logical hash: each writer as text, in order of their names. */
+  writerStates(): string[] {
+    return this.#writers.states();
+  }
+
   /** Ends the current generation and begins the next. Resolves when that is checkpointed. */
   rotate(): Promise<void> {
     this.#rotation ??= this.#rotate().finally(() => {

@@ -236,8 +236,6 @@ export type VerifyReport = {
 
 export type CompactReport = {
   readonly slabs: number;
-  /** Expired TTVs that were left out. */
-  readonly ttvsRemoved: number;
   readonly bytesBefore: number;
   readonly bytesAfter: number;
 };
@@ -290,7 +288,7 @@ export interface StoreOperator {
 
   /** Reads every block of the sealed slabs and what the current ones hold on disk. */
   verify(options?: WorkOptions): Promise<VerifyReport>;
-  /** Re-packs sealed slabs: expired TTVs go, the rest is written anew. */
+  /** Makes sealed slabs as small as they get. Expired TTVs go with their generation. */
   compact(options?: WorkOptions): Promise<CompactReport>;
   /** Of ordered TTVs, topics and writers, or of a map: equal wherever a shard is equal. */
   logicalHash(shard: ShardNumber): Promise<string>;

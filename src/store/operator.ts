@@ -11,20 +11,29 @@ import { builtInDatabases } from "./catalog.ts";
 import { type Amount, type Generation, totalOf } from "./core/generations.ts";
 import type { Databases, OpenDatabase } from "./databases.ts";
 import { storeErrors } from "./errors.ts";
+import { explainFilter } from "./explain.ts";
 import type { Group } from "./group.ts";
 import type { Groups } from "./groups.ts";
 import type { LogShard } from "./log-shard.ts";
+import { hashLogShard, hashMapShard } from "./logical-hash.ts";
+import { compactSlabs, verifySlabs } from "./long-work.ts";
 import type {
   Alarm,
+  CompactReport,
   DatabaseChange,
   DatabaseInfo,
   DatabaseSpec,
   DropOptions,
+  ExplainOptions,
+  Explanation,
   GenerationInfo,
   GroupInfo,
   HoldInfo,
   ShardInfo,
+  StoreOperator,
   StreamInfo,
+  VerifyReport,
+  WorkOptions,
 } from "./operator-api.ts";
 import { defaultDatabase } from "./routes.ts";
 import { type OpenLogShard, type OpenMapShard, shardFolder } from "./shard-opener.ts";
@@ -37,7 +46,7 @@ type HoldOptions = {
   readonly afterUs?: ReadonlyMap<ShardNumber, number>;
 };
 
-export class Operator {
+export class Operator implements StoreOperator {
   readonly #databases: Databases;
   readonly #groups: Groups;
 
@@ -137,7 +146,34 @@ export class Operator {
     await Promise.all(open.logs.map((log) => log.releaseHold(name)));
   }
 
+  // -------------------------------------------------------------- looking through
+
+  async explain(filter: string, options: ExplainOptions = {}): Promise<Explanation> {
+    return explainFilter(this.#chosen(options.database), filter, options);
+  }
+
+  async verify(options: WorkOptions = {}): Promise<VerifyReport> {
+    return verifySlabs(this.#chosen(options.database), options);
+  }
+
+  async compact(options: WorkOptions = {}): Promise<CompactReport> {
+    return compactSlabs(this.#chosen(options.database), options);
+  }
+
+  async logicalHash(number: ShardNumber): Promise<string> {
+    for (const { shards } of this.#databases.list) {
+      const found = shards.find(({ shard }) => shard.number === number);
+      if (found === undefined) continue;
+      return "map" in found ? hashMapShard(found.map) : hashLogShard(found.log);
+    }
+    throw storeErrors.shardMissing({ shard: number });
+  }
+
   // -------------------------------------------------------------- inside
+
+  #chosen(database: string | undefined): readonly OpenDatabase[] {
+    return database === undefined ? this.#databases.list : [this.#database(database)];
+  }
 
   #hold(name: string, database: OpenDatabase): HoldInfo {
     const found = holdsOf(database).find((hold) => hold.name === name);

@@ -125,6 +125,13 @@ export class WriterTable {
     if (writer?.epoch === stamp.epoch) tellWaiters(writer, stamp.sequence, error, 0);
   }
 
+  /** What is applied, each writer as text, in order of their names. */
+  states(): string[] {
+    return [...this.#writers]
+      .map(([name, { epoch, results }]) => JSON.stringify([name, epoch, [...results]]))
+      .sort();
+  }
+
   capture(): (batch: KvBatch) => void {
     this.#flushing = this.#dirty;
     this.#dirty = new Set();

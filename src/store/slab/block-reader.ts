@@ -44,6 +44,10 @@ export class BlockReader {
     return this.#parts.cache.get(key, () => this.#load(stores, structure, row));
   }
 
+  readUncached(stores: SlabStores, structure: Structure, row: BlockRow): Promise<TtvBatch> {
+    return this.#load(stores, structure, row);
+  }
+
   async #load(stores: SlabStores, structure: Structure, row: BlockRow): Promise<CachedBatch> {
     let bytes: Buffer | undefined;
     try {

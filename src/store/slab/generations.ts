@@ -316,6 +316,18 @@ export class Generations {
     return this.#slabs.get(generation.number) ?? this.#openSealed(generation);
   }
 
+  /** The slab of a generation, opened when needed; undefined when it is gone or unreadable. */
+  async slabOf(number: number): Promise<LogSlab | undefined> {
+    const generation = this.readable.find((each) => each.number === number);
+    if (generation === undefined) return undefined;
+    return this.#slabs.get(number) ?? (await this.#openSealed(generation));
+  }
+
+  /** Bytes that its slab takes on the volume now. */
+  sizeOf(number: number): Promise<number> {
+    return this.#folders.size(number);
+  }
+
   /** The time decides: a rotation whose entry was lost leaves its TTVs to the generation before. */
   async fetch(ref: TtvRef): Promise<Ttv | undefined> {
     const generation = this.#table.place(ref.timeUs);

@@ -272,6 +272,24 @@ export class LogSlab implements SlabSource {
     return this.#parts.reader.read(this.#parts.stores, this.structureOf(stream), row);
   }
 
+  /** Like `read`, for one who looks at everything once: nothing is pushed out of the cache. */
+  readUncached(stream: number, row: BlockRow): Promise<TtvBatch> {
+    if (row.sizeBytes === 0) return Promise.resolve(new LostBatch(row));
+    this.#parts.onUsed();
+    return this.#parts.reader.readUncached(this.#parts.stores, this.structureOf(stream), row);
+  }
+
+  /** Index rows of a stream, as far as blocks are on disk. */
+  rows(stream: number, afterUs: number, countMax: number): Promise<BlockRow[]> {
+    this.#parts.onUsed();
+    return this.#parts.stores.rowsAfter(stream, afterUs, countMax);
+  }
+
+  async compact(): Promise<void> {
+    this.#parts.onUsed();
+    await this.#parts.stores.compact();
+  }
+
   async #nextOnDisk(
     stream: number,
     afterUs: number,

@@ -106,6 +106,14 @@ export class SlabStores {
     });
   }
 
+  /** Rewrites both stores as tables in order. */
+  compact(): Promise<void> {
+    return this.#use(async ({ blocks, index }) => {
+      await blocks.compact();
+      await index.compact();
+    });
+  }
+
   /** Learned records, in an order in which they can be applied. */
   topics(): Promise<TopicWrite[]> {
     return this.#use(({ index }) => readTopics(index));

@@ -1,5 +1,6 @@
 // The store on a real disk with real LevelDB: what the simulated twins stand for.
 
+import { randomBytes } from "node:crypto";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
@@ -67,5 +68,34 @@ test("a slab whose index is damaged is mended from its blocks, the damaged files
     expect(reader.values.slice(3, 6)).toEqual(["2-0", "2-1", "2-2"]);
     expect(reader.missedReports).toEqual([]);
     expect(readdirSync(join(folder, "quarantine"))).toEqual(["messages-s0003-g00000002-index"]);
+    await again.close();
+  }));
+
+test("on LevelDB sizes are what du says, verify and compact go through, the hash stays", () =>
+  withTemporaryFolder(async (folder) => {
+    const { store, close } = await open(folder);
+    for (let g = 0; g < 2; g++) {
+      const appends = Array.from({ length: 2_000 }, (_, n) =>
+        append(store, appendRequest(`t/${n % 50}/x`, randomBytes(512).toString("hex"))),
+      );
+      await Promise.all(appends);
+      await store.rotate();
+    }
+    await store.checkpoint();
+    const shard = store.logShards[0] as number;
+    const hash = await store.operator.logicalHash(shard);
+    expect((await store.operator.verify()).findings).toEqual([]);
+    const compacted = await store.operator.compact();
+    expect(compacted.slabs).toBe(2);
+    expect(compacted.bytesAfter).toBeLessThan(compacted.bytesBefore * 1.1);
+    expect(await store.operator.logicalHash(shard)).toBe(hash);
+    await until(() => store.operator.groups()[0]?.physicalBytes !== 0);
+    await close();
+    const again = await open(folder);
+    expect(await again.store.operator.logicalHash(shard)).toBe(hash);
+    const measured = (): number => again.store.operator.shards("messages")[0]?.physicalBytes ?? 0;
+    await until(() => measured() > 0);
+    const used = await nodeDisk.usedBytes(join(folder, "db/messages"));
+    expect(Math.abs(measured() - used)).toBeLessThan(used * 0.05);
     await again.close();
   }));
