@@ -8,7 +8,7 @@
 // to the quarantine.
 
 import type { Logger } from "../../base/index.ts";
-import { assert, assertPresent, isCodedError, joinPath } from "../../base/index.ts";
+import { assert, assertPresent, joinPath } from "../../base/index.ts";
 import type { KvBatch } from "../../kv/index.ts";
 import type { TtvRef } from "../api.ts";
 import { type Generation, type GenerationTable, totalOf } from "../core/generations.ts";
@@ -34,6 +34,7 @@ import {
 } from "./generation-rows.ts";
 import { LogSlab, type LogSlabSpan } from "./log-slab.ts";
 import type { OpenSlabs } from "./open-slabs.ts";
+import { isDamage } from "./slab-damage.ts";
 import { folderName, SlabFolders } from "./slab-folders.ts";
 import type { SlabExpected, SlabProofs, VisitLogged } from "./slab-parts.ts";
 import { SlabSizes } from "./slab-sizes.ts";
@@ -63,14 +64,6 @@ export type GenerationsParts = {
 export const layoutName = "log-v1";
 /** First commit time there can be: position 0 is before everything. */
 const firstUs = 1;
-
-/** What says that a slab cannot be used, not that the machine is in trouble. */
-const damageCodes = new Set([
-  "KV_CORRUPT",
-  "STORE_ROW_CORRUPT",
-  "STORE_TOPICS_CORRUPT",
-  "STORE_SLAB_CORRUPT",
-]);
 
 export class Generations {
   readonly #parts: GenerationsParts;
@@ -601,7 +594,3 @@ type SavedRows = {
   readonly proofs: Map<number, SlabProofs>;
   readonly checkpointUs: number;
 };
-
-function isDamage(error: unknown): boolean {
-  return isCodedError(error) && damageCodes.has(error.code);
-}
