@@ -31,6 +31,7 @@ export class BacklogTrim implements SubscriberPort<Subscription> {
   readonly #subscriber: Subscriber<Subscription>;
   readonly #newest = new Map<number, NewestTimes>();
   readonly #left: Set<number>;
+  #isOver = false;
 
   /** `done` is called once, unless it is closed before. */
   constructor(context: SessionContext, backlog: Backlog, done: (trimmed: Trimmed) => void) {
@@ -66,7 +67,11 @@ export class BacklogTrim implements SubscriberPort<Subscription> {
   }
 
   reachedTail(shard: number): void {
-    if (!this.#left.delete(shard) || this.#left.size > 0) return;
+    this.#left.delete(shard);
+    // Shards may have gone meanwhile, with their database.
+    const { logShards } = this.#context.store;
+    if (this.#isOver || logShards.some((other) => this.#left.has(other))) return;
+    this.#isOver = true;
     const trimmed = this.#cut();
     const { counters, logger, clock } = this.#context;
     if (trimmed.dropped > 0) {

@@ -1,6 +1,7 @@
 // The consumed floor of each log shard: up to which commit time nobody is owed anything by the
 // stored sessions. Asked near a disk quota, to find what can go without being missed.
 //
+// A durable shared group is owed like a session: what its members hold, and what lies above its cursor.
 // A session is owed what its in-flight records name, and what lies above its cursor, as far as one of
 // its filters has matched since: a sparse session whose filters have not matched is at the tail,
 // however old its cursor. Sessions that are made meanwhile begin at the tail, above all floors.
@@ -8,8 +9,15 @@
 // Reads all stored sessions in pages: memory does not grow with them.
 
 import type { MapEntry, MapShard, ShardNumber, Store } from "../store/index.ts";
-import { decodeCursor, decodeInFlight, decodeSubscription } from "./core/records.ts";
-import { subscriptionPrefix } from "./keys.ts";
+import {
+  decodeAssigned,
+  decodeCursor,
+  decodeGroup,
+  decodeInFlight,
+  decodeSubscription,
+} from "./core/records.ts";
+import { sharedTopicFilter } from "./groups/member.ts";
+import { groupPrefix, subscriptionPrefix } from "./keys.ts";
 
 const sessionPrefix = "session/";
 const pageMax = 1_000;
@@ -20,7 +28,10 @@ export async function consumedFloors(
   store: Pick<Store, "stateShards" | "interest" | "tail">,
 ): Promise<Floors> {
   const floors: Floors = new Map(store.tail());
-  for (const shard of store.stateShards) await lowerByShard(shard, store, floors);
+  for (const shard of store.stateShards) {
+    await lowerByShard(shard, store, floors);
+    await lowerByGroups(shard, store, floors);
+  }
   return floors;
 }
 
@@ -42,6 +53,54 @@ async function lowerByShard(
   }
 }
 
+async function lowerByGroups(
+  shard: MapShard,
+  { interest }: Pick<Store, "interest">,
+  floors: Floors,
+): Promise<void> {
+  for await (const { entries } of new Clients(shard, groupPrefix)) {
+    try {
+      lowerByGroup(entries, interest, floors);
+    } catch {
+      // As with a session that cannot be read.
+      for (const number of floors.keys()) floors.set(number, 0);
+      return;
+    }
+  }
+}
+
+function lowerByGroup(
+  entries: readonly MapEntry[],
+  interest: Store["interest"],
+  floors: Floors,
+): void {
+  let cursor: ReadonlyMap<ShardNumber, number> = new Map();
+  let filter: string | undefined;
+  for (const { key, value } of entries) {
+    const field = key.split("/")[2];
+    if (field === "claim") filter = sharedTopicFilter(decodeGroup(value));
+    if (field === "cursor") cursor = decodeCursor(value).positions;
+    if (field !== "out") continue;
+    const { ref } = decodeAssigned(value);
+    lower(floors, ref.shard, ref.timeUs - 1);
+  }
+  // Without a claim it is on its way out.
+  if (filter !== undefined) lowerByFilter(filter, cursor, interest, floors);
+}
+
+function lowerByFilter(
+  filter: string,
+  positions: ReadonlyMap<ShardNumber, number>,
+  interest: Store["interest"],
+  floors: Floors,
+): void {
+  for (const number of floors.keys()) {
+    const positionUs = positions.get(number) ?? 0;
+    const lastMatchUs = interest.lastMatchUs(filter, number);
+    if (lastMatchUs === undefined || lastMatchUs > positionUs) lower(floors, number, positionUs);
+  }
+}
+
 function lowerBySession(
   entries: readonly MapEntry[],
   subscriptions: readonly MapEntry[],
@@ -58,7 +117,8 @@ function lowerBySession(
   }
   for (const { value } of subscriptions) {
     const { subscription, start } = decodeSubscription(value);
-    if (subscription.qos === 0) continue;
+    // A shared group counts for all its members.
+    if (subscription.qos === 0 || sharedTopicFilter(subscription.filter) !== undefined) continue;
     for (const number of floors.keys()) {
       const positionUs = Math.max(cursor.get(number) ?? 0, start.get(number) ?? 0);
       const lastMatchUs = interest.lastMatchUs(subscription.filter, number);

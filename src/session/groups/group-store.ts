@@ -130,7 +130,7 @@ export class GroupStore implements Checkpointed, SubscriberPort<undefined>, Assi
 
   /** Nothing that matches is left to be dealt. */
   get isDrained(): boolean {
-    return this.#atTail.size === this.#context.store.logShards.length;
+    return this.#context.store.logShards.every((shard) => this.#atTail.has(shard));
   }
 
   // -------------------------------------------------------------- life

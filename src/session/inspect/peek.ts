@@ -87,7 +87,7 @@ class Peek implements SubscriberPort<Subscription> {
 
   reachedTail(shard: number): void {
     this.#left.delete(shard);
-    if (this.#left.size === 0) this.#end(false);
+    if (!this.#store.logShards.some((other) => this.#left.has(other))) this.#end(false);
   }
 
   /** Called from within the reader, which is closed behind the call. */

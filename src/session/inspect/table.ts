@@ -48,9 +48,11 @@ export class SessionTable {
 
   /** All that may match, in order of client ids; what has to be read for that is not known here. */
   *matching(query: SessionQuery, store: Store): Iterable<TableEntry> {
-    const { clientIdPrefix = "", state, backlog, dropped } = query;
-    for (const entry of this.#inOrder()) {
-      if (!entry.clientId.startsWith(clientIdPrefix)) continue;
+    const { clientId, clientIdPrefix = "", state, backlog, dropped } = query;
+    const named = clientId === undefined ? undefined : this.get(clientId);
+    const among = clientId === undefined ? this.#inOrder() : named === undefined ? [] : [named];
+    for (const entry of among) {
+      if (entry.clientId === "" || !entry.clientId.startsWith(clientIdPrefix)) continue;
       if (state !== undefined && (state === "connected") !== (entry.connected !== undefined)) {
         continue;
       }

@@ -1,11 +1,13 @@
 import { expect, test } from "vitest";
 import { consumedFloors } from "../../../src/session/consumed-floor.ts";
 import {
+  encodeAssigned,
   encodeCursor,
+  encodeGroup,
   encodeInFlight,
   encodeSubscription,
 } from "../../../src/session/core/records.ts";
-import { sessionKeys } from "../../../src/session/keys.ts";
+import { groupKeys, sessionKeys } from "../../../src/session/keys.ts";
 import type { LocalStore, MapWrite } from "../../../src/store/index.ts";
 import { append, appendRequest } from "../../support/store-calls.ts";
 import { StoreMachine } from "../../support/store-machine.ts";
@@ -130,4 +132,35 @@ test("many sessions over many pages each count, whatever their client ids", asyn
     expect(await world.floor()).toBe(tailUs);
     await world.session(id, "a", matchedUs);
   }
+});
+
+test("a durable shared group is owed what matched above its cursor, and what members hold", async () => {
+  const world = new World();
+  await world.boot();
+  const firstUs = await world.put("a");
+  const secondUs = await world.put("a");
+  const lastUs = await world.put("a");
+  const name = "$share/g/a";
+  const keys = groupKeys(name);
+  // Its members count with it alone.
+  await world.write("m", [
+    { key: sessionKeys("m").cursor, value: encodeCursor({ positions: new Map(), dropped: 0 }) },
+    { key: sessionKeys("m").sub(name), value: subscription(name, 1) },
+  ]);
+  world.store.interest.add("a", new Map());
+  const at = async (timeUs: number) => {
+    const positions = new Map([[world.shard, timeUs]]);
+    await world.write(name, [
+      { key: keys.claim, value: encodeGroup(name) },
+      { key: keys.cursor, value: encodeCursor({ positions, dropped: 0 }) },
+    ]);
+  };
+  await at(firstUs);
+  expect(await world.floor()).toBe(firstUs);
+  await at(lastUs);
+  expect(await world.floor()).toBe(lastUs);
+  const ref = { shard: world.shard, generation: 1, stream: 1, timeUs: secondUs };
+  const value = encodeAssigned({ ref, qos: 1, clientId: "m", sent: true });
+  await world.write(name, [{ key: keys.out(1), value }]);
+  expect(await world.floor()).toBe(secondUs - 1);
 });

@@ -66,6 +66,16 @@ describe("finding sessions", () => {
     expect([names(second), second.total, second.next]).toEqual([["d"], 4, undefined]);
   });
 
+  test("exactly one client: device-1 is not device-10", async () => {
+    const world = await World.start();
+    for (const clientId of ["device-1", "device-10", "device-2"]) await offline(world, clientId);
+    expect(names(await list(world, { clientId: "device-1" }))).toEqual(["device-1"]);
+    expect(names(await list(world, { clientId: "nobody" }))).toEqual([]);
+    const ended = world.sessions.inspector.end({ clientId: "device-1" }, everything);
+    expect((await world.clock.complete(ended)).clientIds).toEqual(["device-1"]);
+    expect(names(await list(world))).toEqual(["device-10", "device-2"]);
+  });
+
   test("by prefix and by state; ended sessions vanish at once, in-memory ones never show", async () => {
     const world = await World.start();
     const a = await offline(world, "x/a");
