@@ -21,6 +21,18 @@ export const aedesErrors = defineErrors({
     message: "the Aedes persistence was used before its setup was done",
     help: "Wait for `setup(broker)`, as Aedes.createBroker does, or for the event `ready`.",
   },
+  emitterFull: {
+    code: "AEDES_EMITTER_FULL",
+    kind: "limit",
+    message: "{limit} messages are on their way between the Aedes processes",
+    help: "The broker or a listener is behind; emit less, or raise `pendingMax`.",
+  },
+  migrationSource: {
+    code: "AEDES_MIGRATION_SOURCE_INVALID",
+    kind: "invalid",
+    message: "the source cannot be read: {reason}",
+    help: "Give an open database of the kind that the reader is for.",
+  },
   nameInvalid: {
     code: "AEDES_NAME_INVALID",
     kind: "invalid",

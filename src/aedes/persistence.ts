@@ -265,6 +265,12 @@ export class StorePersistence {
     ]);
   }
 
+  /** A will as another persistence had it: the broker that it names is that of then. */
+  async restoreWill(clientId: string, packet: AedesPacket): Promise<void> {
+    const value = encodePacket({ ...packet, clientId });
+    await this.#state.write([{ key: this.#state.keys.will(clientId), value }]);
+  }
+
   async getWill(client: AedesClient): Promise<AedesPacket | undefined> {
     const found = await this.#state.get(this.#state.keys.will(client.id));
     return found === undefined ? undefined : decodePacket(found.key, found.value);

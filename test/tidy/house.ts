@@ -55,7 +55,7 @@ export const mayTouchProcess: readonly RegExp[] = [
 /** Tests run on a simulated clock. These test real time or real processes. */
 export const testsOnRealTime: readonly RegExp[] = [
   /^test\/(integration|crash|conformance|tidy|support)\//,
-  /^test\/unit\/(base|support|node|cli|scripts)\//,
+  /^test\/unit\/(aedes|base|support|node|cli|scripts)\//,
 ];
 
 export const fileLinesMax = 600;

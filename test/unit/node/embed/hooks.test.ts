@@ -47,7 +47,7 @@ for (const [how, answer] of [
     expect((await live.next()).value?.topic).toBe("yes");
     expect((await kept.next()).value?.topic).toBe("yes");
     expect(await broker.retained("no")).toBeUndefined();
-    await expect.poll(() => heard).toEqual(["asked yes", "published yes"]);
+    await expect.poll(() => heard, { timeout: 20_000 }).toEqual(["asked yes", "published yes"]);
   });
 }
 
@@ -204,7 +204,7 @@ test("preConnect and authenticate refuse, let in under a user, or leave it to th
   expect(await code("anna", { username: "a", password: "right" })).toBe(0);
   expect(await code("guest")).toBe(0);
   await expect
-    .poll(() => order)
+    .poll(() => order, { timeout: 20_000 })
     .toEqual([
       "pre banned",
       "pre breaks",
@@ -243,7 +243,7 @@ test("authorizeSubscribe refuses one filter and lowers another", async () => {
   client.subscribe({ "no/#": { qos: 1 }, low: { qos: 2 }, a: { qos: 1 } }, () => undefined);
   expect(await suback).toEqual([0x87, 0, 1]);
   await expect
-    .poll(() => told)
+    .poll(() => told, { timeout: 20_000 })
     .toEqual([
       [
         { filter: "low", qos: 0 },
@@ -313,11 +313,13 @@ test("events tell of clients, and end when they are no longer wanted", async () 
   broker.on("closed", ({ clientId }, cause) => told.push(`out ${clientId} ${cause}`));
   const client = await connectTo(broker, { clientId: "c" });
   await client.publishAsync("a", "1", { qos: 1 });
-  await expect.poll(() => told.length).toBe(2);
+  await expect.poll(() => told.length, { timeout: 20_000 }).toBe(2);
   cancel();
   await client.publishAsync("a", "2", { qos: 1 });
   await client.endAsync();
-  await expect.poll(() => told).toEqual(["in c", "c a 1", "out c client_disconnect"]);
+  await expect
+    .poll(() => told, { timeout: 20_000 })
+    .toEqual(["in c", "c a 1", "out c client_disconnect"]);
 });
 
 test("an observer that fails disturbs nobody", async () => {
