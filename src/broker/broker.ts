@@ -35,6 +35,8 @@ import { type ListenerTerms, openTerms } from "./listener-terms.ts";
 import { LiveTrie } from "./live-subscriptions.ts";
 import { PublishPath } from "./publish-path.ts";
 import type { BrokerSettings } from "./settings.ts";
+import { SysTopics } from "./sys-topics.ts";
+import type { SysFacts } from "./sys-values.ts";
 import { WriteTurn } from "./write-path.ts";
 
 /** What sessions need of the broker. */
@@ -52,6 +54,8 @@ export type BrokerComponents = {
   readonly hooks?: readonly Hooks[];
   /** A user that nobody may log in as: the program's own. */
   readonly reservedUser?: string;
+  /** Told in `$SYS/broker/version`. */
+  readonly version?: string;
   /** Memory that the process uses, for `overload`; default: not known. */
   readonly memoryBytes?: () => number;
   /** The broker owns what this returns. */
@@ -76,6 +80,9 @@ export class Broker implements ConnectionOwner {
   readonly #admission: Admission;
   readonly #overload: Overload;
   readonly #hooks: HookRunner | undefined;
+  readonly #sys: SysTopics;
+  readonly #startedMs: number;
+  #connectedMax = 0;
   readonly #detaching = new Set<Promise<void>>();
   #closing: Promise<void> | undefined;
   #whenEmpty: (() => void) | undefined;
@@ -110,9 +117,18 @@ export class Broker implements ConnectionOwner {
     this.#admission = new Admission(settings, counters, this.#overload, clock.elapsedMs());
     const flapping = new Flapping(settings.flapping);
     const isSheddingQos0 = () => this.#overload.level === 2;
+    this.#startedMs = clock.elapsedMs();
+    const sys = new SysTopics({
+      ...{ live, clock, intervalMs: settings.sysIntervalMs },
+      facts: () => this.#sysFacts(),
+      sent: () => {
+        counters.sysPublishes++;
+      },
+    });
+    this.#sys = sys;
     this.#parts = {
       ...{ settings, clock, random, rights, counters, log, turn, path, sessions },
-      ...{ flapping, isSheddingQos0, hooks },
+      ...{ flapping, isSheddingQos0, hooks, sys },
     };
   }
 
@@ -125,6 +141,7 @@ export class Broker implements ConnectionOwner {
   start(): void {
     this.sessions.start();
     this.#overload.start();
+    this.#sys.start();
   }
 
   /** @throws what the network throws when the address cannot be had. */
@@ -220,10 +237,25 @@ export class Broker implements ConnectionOwner {
 
   // -------------------------------------------------------------- the parts
 
+  #sysFacts(): SysFacts {
+    const { clock, version = "", memoryBytes = () => 0 } = this.#components;
+    const { durable, connected } = this.sessions.counts();
+    this.#connectedMax = Math.max(this.#connectedMax, connected);
+    return {
+      ...{ version, counters: this.counters, connected, connectedMax: this.#connectedMax },
+      uptimeS: (clock.elapsedMs() - this.#startedMs) / 1000,
+      durableSessions: durable,
+      durableConnected: [...this.#connections].filter((one) => one.isDurable).length,
+      liveFilters: this.#live.filterCount,
+      memoryBytes: memoryBytes(),
+    };
+  }
+
   async #close(): Promise<void> {
     const { clock } = this.#components;
     const { closeBatchMax, closePaceMs, lingerMs } = this.#settings;
     this.#overload.stop();
+    this.#sys.stop();
     await Promise.all(this.#listeners.map((listener) => listener.close()));
     let inBatch = 0;
     for (const connection of [...this.#connections]) {

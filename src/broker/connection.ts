@@ -61,6 +61,7 @@ import { createMemoryInbox, openDurableInbox, type Qos2Inbox } from "./qos2-inbo
 import { ClientLink } from "./session-link.ts";
 import type { BrokerSettings } from "./settings.ts";
 import { SubscribePath } from "./subscribe-path.ts";
+import type { SysTopics } from "./sys-topics.ts";
 import { waitFor } from "./waiting.ts";
 import { ConnectionOutput, type WriteTurn } from "./write-path.ts";
 
@@ -77,6 +78,7 @@ export type ConnectionParts = {
   readonly flapping: Flapping;
   readonly isSheddingQos0: () => boolean;
   readonly hooks: HookRunner | undefined;
+  readonly sys: SysTopics;
 };
 
 /** What belongs to one connection from its accept on. */
@@ -156,6 +158,10 @@ export class ClientConnection
 
   get isAccepted(): boolean {
     return this.#accepted !== undefined;
+  }
+
+  get isDurable(): boolean {
+    return this.#accepted?.session.durable ?? false;
   }
 
   /** The broker stops. */

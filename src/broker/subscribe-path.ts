@@ -19,6 +19,7 @@ import type { Client, Rights } from "./access.ts";
 import type { BrokerCounters } from "./counters.ts";
 import type { LimitedLog } from "./limited-log.ts";
 import type { BrokerSettings } from "./settings.ts";
+import type { SysTopics } from "./sys-topics.ts";
 import { waitFor } from "./waiting.ts";
 
 export type SubscribePathParts = {
@@ -29,6 +30,7 @@ export type SubscribePathParts = {
   readonly clock: Clock;
   readonly counters: BrokerCounters;
   readonly log: LimitedLog;
+  readonly sys: Pick<SysTopics, "greet">;
   readonly settings: Pick<
     BrokerSettings,
     "subscribeWaitMs" | "subscribesMax" | "denySubscribeCode"
@@ -89,6 +91,7 @@ export class SubscribePath {
         const granted = results.filter(isGranted);
         session.sendRetained(granted);
         subscribed?.(granted);
+        this.#parts.sys.greet(this.#parts.client.clientId, granted);
         this.#end();
       },
       error: (error) => {

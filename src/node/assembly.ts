@@ -34,6 +34,7 @@ import {
   storeSettings,
 } from "./room-settings.ts";
 import { openSecurity } from "./security/security.ts";
+import { version } from "./version.ts";
 
 export const assembleNode: Assemble = async (context) => {
   const closer = new Closer();
@@ -82,7 +83,7 @@ async function assembleRooms(context: AssembleContext, closer: Closer): Promise<
   const security = await openSecurity(settings, { clock, random, logger, meta, exchanges });
   closer.defer(() => security.close());
   const broker = createBroker(brokerSettings(settings), {
-    ...{ network, clock, random, logger, store, memoryBytes, access: security.access },
+    ...{ network, clock, random, logger, store, memoryBytes, version, access: security.access },
     ...{ hooks: components.hooks ?? [], reservedUser: insideUser },
     createSessions: (ports) =>
       createSessions(sessionSettings(settings), { store, clock, logger, ...ports, ...hooks }),

@@ -10,10 +10,15 @@
 import { type LogFields, SeededRandom, type SimClock, SimNetwork } from "../../src/base/index.ts";
 import {
   type AccessPort,
+  AuthChain,
+  type AuthPort,
   type Broker,
   type BrokerSettings,
   brokerSettingsDefault,
   createBroker,
+  everybody,
+  type ListenerLimits,
+  listenerLimitsDefault,
 } from "../../src/broker/index.ts";
 import type { ServerConnectionSettings } from "../../src/mqtt/index.ts";
 import {
@@ -33,6 +38,10 @@ export type BrokerWorldOptions = {
   /** Given: a fake store of this kind instead of the real one. */
   readonly store?: FakeOptions;
   readonly access?: AccessPort;
+  /** Default: everybody may enter. */
+  readonly auth?: AuthPort;
+  readonly limits?: Partial<ListenerLimits>;
+  readonly memoryBytes?: () => number;
   readonly seed?: number | string;
 };
 
@@ -128,7 +137,7 @@ export class BrokerWorld {
     const life = await this.lives.open();
     const { clock } = life;
     const store = new ControlledStore(life.store, clock);
-    const { settings, mqtt, sessions, access } = this.#options;
+    const { settings, mqtt, sessions, access, memoryBytes } = this.#options;
     const note = (event: string, fields: LogFields = {}): void => {
       this.logged.push({ event, fields });
     };
@@ -146,6 +155,7 @@ export class BrokerWorld {
         network: this.network.host("broker"),
         random: new SeededRandom(7),
         ...(access !== undefined && { access }),
+        ...(memoryBytes !== undefined && { memoryBytes }),
         createSessions: (ports) =>
           createSessions(
             { ...sessionSettingsDefault, ...sessions },
@@ -157,7 +167,11 @@ export class BrokerWorld {
     await broker.load();
     await store.start();
     broker.start();
-    const listener = await broker.listen({ host: "0.0.0.0", port: 0 });
+    const { auth = new AuthChain([everybody]), limits } = this.#options;
+    const listener = await broker.listen(
+      { host: "0.0.0.0", port: 0 },
+      { name: "tcp", auth, limits: { ...listenerLimitsDefault, ...limits } },
+    );
     if ("port" in listener.address) this.port = listener.address.port;
   }
 }

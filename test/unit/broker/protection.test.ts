@@ -1,0 +1,215 @@
+import { describe, expect, test } from "vitest";
+import { BrokerWorld } from "../../support/broker-world.ts";
+import { publishing } from "../../support/raw-mqtt.ts";
+
+const durable = { properties: { sessionExpiryS: 3600 } };
+
+describe("rates", () => {
+  test("a client that is too fast is not read for a while, loses nothing and is not timed out", async () => {
+    const world = await BrokerWorld.start({ limits: { messagesPerS: 10 } });
+    const p = await world.connect("p", { keepAliveS: 2 });
+    const other = await world.connect("other");
+    for (let id = 1; id <= 60; id++) p.publish("t", `${id}`, { id });
+    await world.advance(900);
+    const early = p.take().length;
+    expect(early).toBeLessThanOrEqual(60);
+    p.publish("t", "late", { id: 61 });
+    other.publish("t", "x", { id: 1 });
+    await world.advance(100);
+    expect(other.take()).toEqual(["puback #1 0x10"]);
+    expect(p.take().length).toBe(0);
+    await world.advance(6000);
+    expect(early + p.lines.length).toBe(61);
+    expect(p.isClosed).toBe(false);
+    expect(world.broker.counters.ratePauses).toBeGreaterThan(0);
+  });
+
+  test("bytes count, and those of one address together", async () => {
+    const world = await BrokerWorld.start({ settings: { bytesPerSPerAddress: 10_000 } });
+    const [a, b] = [await world.connect("a"), await world.connect("b")];
+    // Each alone would be done in half a second: a burst of a second is free.
+    for (const client of [a, b]) client.publish("t", "x".repeat(15_000), { id: 1 });
+    await world.advance(1200);
+    expect(a.lines.length + b.lines.length).toBeLessThan(2);
+    await world.advance(3000);
+    expect([a.take(), b.take()]).toEqual([["puback #1 0x10"], ["puback #1 0x10"]]);
+  });
+
+  test("new connections beyond their rate are closed, per address, listener and in total", async () => {
+    for (const options of [
+      { settings: { connectsPerS: 2 } },
+      { settings: { connectsPerSPerAddress: 2 } },
+      { limits: { connectsPerS: 2 } },
+    ]) {
+      const world = await BrokerWorld.start(options);
+      const clients = [await world.dial(), await world.dial(), await world.dial()];
+      await world.advance();
+      expect(clients.map(({ isClosed }) => isClosed)).toEqual([false, false, true]);
+      expect(world.broker.counters.connectionsTooFast).toBe(1);
+      await world.advance(1000);
+      const later = await world.dial();
+      await world.advance();
+      expect(later.isClosed).toBe(false);
+    }
+  });
+
+  test("connections of a listener and of an address are bounded, and free their places", async () => {
+    for (const options of [
+      { settings: { connectionsPerAddressMax: 2 } },
+      { limits: { connectionsMax: 2 } },
+    ]) {
+      const world = await BrokerWorld.start(options);
+      const a = await world.connect("a");
+      await world.connect("b");
+      const c = await world.dial();
+      await world.advance();
+      expect(c.isClosed).toBe(true);
+      a.disconnect();
+      await world.advance(100);
+      const d = await world.dial();
+      await world.advance();
+      expect(d.isClosed).toBe(false);
+    }
+  });
+});
+
+describe("R43: two clients that fight over an id", () => {
+  test("are told once a minute with the id, and slowed down; others are not concerned", async () => {
+    const world = await BrokerWorld.start();
+    let connected = 0;
+    const rounds = 30;
+    for (let round = 0; round < rounds; round++) {
+      const c = await world.dial();
+      c.connect("twin", durable);
+      await world.advance(100);
+      if (c.lines[0]?.startsWith("connack 0x00")) connected++;
+    }
+    const lines = world.events("broker.client_flapping");
+    expect(lines).toMatchObject([{ clientId: "twin", takeovers: 5 }]);
+    expect(world.broker.counters.clientsFlapping).toBe(1);
+    expect(connected).toBeLessThan(rounds / 2);
+    const other = await world.dial();
+    other.connect("other");
+    await world.advance(60);
+    expect(other.take()).toEqual(["connack 0x00"]);
+  });
+});
+
+describe("overload", () => {
+  test("sheds new connections first, then QoS 0; what is acked goes on", async () => {
+    let memory = 0;
+    const world = await BrokerWorld.start({
+      settings: { overload: { lagMsMax: 1000, memoryBytesMax: 1000 } },
+      memoryBytes: () => memory,
+    });
+    const s = await world.connect("s");
+    s.subscribe("t", { qos: 1 });
+    const p = await world.connect("p");
+    await world.advance();
+    memory = 1050;
+    await world.advance(600);
+    const shed = await world.dial();
+    p.say(publishing("t", "0", { qos: 0 }), publishing("t", "1", { id: 1 }));
+    await world.advance(100);
+    expect(shed.isClosed).toBe(true);
+    expect(s.take().slice(1)).toEqual(["publish t 0 q0", "publish t 1 q1 #1"]);
+    memory = 1200;
+    await world.advance(600);
+    p.say(publishing("t", "0", { qos: 0 }), publishing("t", "2", { id: 2 }));
+    await world.advance(100);
+    expect(s.take()).toEqual(["publish t 2 q1 #2"]);
+    expect(world.broker.counters).toMatchObject({ connectionsShed: 1, qos0Shed: 1 });
+    memory = 0;
+    await world.advance(2000);
+    const back = await world.dial();
+    await world.advance();
+    expect(back.isClosed).toBe(false);
+  });
+});
+
+describe("R132: small devices", () => {
+  const devices = [{ clientIds: ["esp-*"], packetBytesMax: 100, messagesPerS: 10 }];
+
+  test("get nothing above their size, and retained messages at their pace, all of them", async () => {
+    const world = await BrokerWorld.start({ settings: { devices } });
+    const p = await world.connect("p");
+    for (let n = 0; n < 40; n++) p.publish(`r/${n}`, "x", { id: n + 1, retain: true });
+    p.publish("r/large", "x".repeat(200), { id: 50, retain: true });
+    await world.advance(300);
+    const big = await world.connect("big", { level: 4, cleanStart: true });
+    const esp = await world.connect("esp-1", { level: 4, cleanStart: true });
+    for (const client of [big, esp]) client.subscribe("r/#", { qos: 0 });
+    await world.advance(200);
+    expect(big.take().length).toBe(1 + 41);
+    expect(esp.lines.length).toBeLessThan(20);
+    await world.advance(4000);
+    const got = esp.take().slice(1);
+    expect(got.length).toBe(40);
+    expect(got.some((line) => line.includes("large"))).toBe(false);
+    expect(world.broker.counters.deliveriesTooLargeForDevice).toBe(1);
+  });
+
+  test("get QoS 1 messages at their pace, in order", async () => {
+    const world = await BrokerWorld.start({ settings: { devices } });
+    const esp = await world.connect("esp-1", durable);
+    esp.autoAck = true;
+    esp.subscribe("t");
+    const p = await world.connect("p");
+    await world.advance(100);
+    for (let id = 1; id <= 30; id++) p.publish("t", `${id}`, { id });
+    await world.advance(500);
+    expect(esp.lines.filter((line) => line.startsWith("publish")).length).toBeLessThan(20);
+    await world.advance(4000);
+    const numbers = esp.lines.flatMap((line) => /^publish t (\d+)/.exec(line)?.[1] ?? []);
+    expect(numbers).toEqual(Array.from({ length: 30 }, (_, at) => `${at + 1}`));
+  });
+});
+
+describe("the broker's own topics", () => {
+  test("come at SUBSCRIBE like retained messages, then every ten seconds, at QoS 0", async () => {
+    const world = await BrokerWorld.start();
+    const c = await world.connect("c");
+    c.subscribe("$SYS/broker/clients/connected", { qos: 2 });
+    await world.advance();
+    expect(c.take()).toEqual([
+      "suback #1 0x02",
+      "publish $SYS/broker/clients/connected 1 q0 retain",
+    ]);
+    await world.connect("d");
+    await world.advance(10_000);
+    expect(c.take()).toEqual(["publish $SYS/broker/clients/connected 2 q0"]);
+  });
+
+  test("retain handling holds for them, and # does not match them", async () => {
+    const world = await BrokerWorld.start();
+    const c = await world.connect("c", durable);
+    const topic = "$SYS/broker/uptime";
+    c.subscribe(topic, { retainHandling: 2 }, 1).subscribe("#", {}, 2);
+    await world.advance(100);
+    expect(c.take()).toEqual(["suback #1 0x01", "suback #2 0x01"]);
+    c.subscribe(topic, { retainHandling: 1 }, 3);
+    await world.advance(100);
+    expect(c.take()).toEqual(["suback #3 0x01"]);
+    c.subscribe(topic, { retainHandling: 0 }, 4);
+    await world.advance(100);
+    expect(c.take()).toEqual(["suback #4 0x01", `publish ${topic} 0 seconds q0 retain`]);
+  });
+
+  test("$SYS/# and $flagstone/# give every figure; nothing of it is stored", async () => {
+    const world = await BrokerWorld.start();
+    const c = await world.connect("c", durable);
+    c.subscribe("$SYS/#", {}, 1).subscribe("$flagstone/#", {}, 2);
+    await world.advance(100);
+    const topics = c.take().flatMap((line) => /^publish (\S+)/.exec(line)?.[1] ?? []);
+    expect(topics).toContain("$SYS/broker/version");
+    expect(topics).toContain("$SYS/broker/messages/received");
+    expect(topics).toContain("$flagstone/counters/broker/publishesQos1");
+    c.drop();
+    await world.advance(60_000);
+    const again = await world.connect("c", durable);
+    expect(again.take()).toEqual(["connack 0x00 present"]);
+    await world.advance(10_000);
+    expect(again.lines.some((line) => line.includes("load/sockets/15min"))).toBe(true);
+    expect(world.broker.counters.publishesStored).toBe(0);
+  });
+});
