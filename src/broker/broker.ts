@@ -22,7 +22,8 @@ import type { LiveSubscriptions, Sessions, Will, WillPublisher } from "../sessio
 import type { Store } from "../store/index.ts";
 import { type AccessPort, allowAll, Rights } from "./access.ts";
 import { ClientDirectory } from "./clients.ts";
-import { ClientConnection, type ConnectionOwner, type ConnectionParts } from "./connection.ts";
+import { ClientConnection, type ConnectionOwner } from "./connection.ts";
+import type { ConnectionParts } from "./connection-parts.ts";
 import { type BrokerCounters, createBrokerCounters } from "./counters.ts";
 import { HookedAuth } from "./hooks/auth.ts";
 import { HookRunner } from "./hooks/runner.ts";

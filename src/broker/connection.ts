@@ -5,14 +5,7 @@
 // keep alive stands still while the broker is the cause. However it ends, once: what is queued is
 // sent, the session is detached with the cause, and the transport goes within `lingerMs`.
 
-import type {
-  ByteConnection,
-  Cancel,
-  Clock,
-  CodedError,
-  ConnectionHandlers,
-  Random,
-} from "../base/index.ts";
+import type { ByteConnection, Cancel, CodedError, ConnectionHandlers } from "../base/index.ts";
 import {
   type AckToken,
   type AuthPacket,
@@ -28,8 +21,8 @@ import {
   type SubscribeRequest,
   type UnsubscribeRequest,
 } from "../mqtt/index.ts";
-import type { ConnectRequest, DetachCause, Session, Sessions } from "../session/index.ts";
-import type { Client, Rights } from "./access.ts";
+import type { ConnectRequest, DetachCause, Session } from "../session/index.ts";
+import type { Client } from "./access.ts";
 import type { ClientView } from "./clients.ts";
 import {
   answerProperties,
@@ -40,53 +33,24 @@ import {
   willFault,
 } from "./connect-path.ts";
 import { countEnd } from "./connection-ends.ts";
+import type { Admitted, ConnectionParts } from "./connection-parts.ts";
 import { ConnectionTimers } from "./connection-timers.ts";
-import type { BrokerCounters } from "./counters.ts";
 import { connectReason, publishReason } from "./errors.ts";
 import {
   type ClientHooks,
   createClientHooks,
   type HookedConnection,
 } from "./hooks/client-hooks.ts";
-import type { HookRunner } from "./hooks/runner.ts";
-import type { LimitedLog } from "./limited-log.ts";
 import type { Ticket } from "./limits/admission.ts";
 import { deviceProfileOf } from "./limits/devices.ts";
-import type { Flapping } from "./limits/flapping.ts";
 import type { ListenerTerms } from "./listener-terms.ts";
 import { Login, type LoginOutcome } from "./login.ts";
-import type { PublishPath } from "./publish-path.ts";
 import { type PublishOwner, PublishQueue } from "./publish-queue.ts";
 import { createMemoryInbox, openDurableInbox, type Qos2Inbox } from "./qos2-inbox.ts";
 import { ClientLink } from "./session-link.ts";
-import type { BrokerSettings } from "./settings.ts";
 import { SubscribePath } from "./subscribe-path.ts";
-import type { SysTopics } from "./sys-topics.ts";
 import { waitFor } from "./waiting.ts";
-import { ConnectionOutput, type WriteTurn } from "./write-path.ts";
-
-export type ConnectionParts = {
-  readonly settings: BrokerSettings;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly rights: Rights;
-  readonly counters: BrokerCounters;
-  readonly log: LimitedLog;
-  readonly turn: WriteTurn;
-  readonly path: PublishPath;
-  readonly sessions: Sessions;
-  readonly flapping: Flapping;
-  readonly isSheddingQos0: () => boolean;
-  readonly hooks: HookRunner | undefined;
-  readonly sys: SysTopics;
-};
-
-/** What belongs to one connection from its accept on. */
-export type Admitted = {
-  readonly transport: ByteConnection;
-  readonly terms: ListenerTerms;
-  readonly ticket: Ticket;
-};
+import { ConnectionOutput } from "./write-path.ts";
 
 export interface ConnectionOwner {
   /** Its session is let go; `done` when that is durable. */
