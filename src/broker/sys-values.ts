@@ -1,5 +1,5 @@
-// What the broker's own topics hold. Names and units under `$SYS` are those of mosquitto(8); what has no
-// figure here that costs nothing (retained messages, stored bytes) is left out.
+// What the broker's own topics hold. Names and units under `$SYS` are those of mosquitto(8); what has
+// no figure here that costs nothing (retained messages, stored bytes) is left out.
 
 import type { BrokerCounters } from "./counters.ts";
 
