@@ -36,7 +36,8 @@ async function unpackInto(folder: string): Promise<string[]> {
 
 const program = `
 import { connect } from "node:net";
-import { createSettings, startNode } from "flagstone";
+import { createBroker, createSettings, type Hooks, type InsideMessage, startNode } from "flagstone";
+import { type AedesPacket, createPersistence, type StorePersistence } from "flagstone/aedes";
 import { encodePacket } from "flagstone/mqtt";
 import { Raft } from "flagstone/raft";
 import { storeSettingsDefault } from "flagstone/store";
@@ -50,6 +51,29 @@ const socket = connect(listener.port, listener.host);
 socket.on("connect", () => socket.end(packet));
 await new Promise((resolve) => socket.on("close", resolve));
 await node.close();
+
+const hooks: Hooks = {
+  authorizePublish: async (client, { topic }) => (client.user === undefined ? { topic } : false),
+};
+const broker = await createBroker({ memory: true, clock: "manual", hooks });
+const cancel = broker.on("published", (client, publish) => publish.payload.length + client.clientId.length);
+// @ts-expect-error: no such event
+broker.on("nothing", () => undefined);
+const messages = await broker.subscribe("a");
+await broker.publish("a", "text", { qos: 2, properties: { contentType: "text/plain" } });
+const next: IteratorResult<InsideMessage> = await messages.next();
+const text: string = next.done ? "" : next.value.payload.toString();
+const value: number = await broker.transact("owner", async (tx) => (await tx.list("", 1)).length);
+const persistence: StorePersistence = createPersistence(node.store);
+const kept: AedesPacket | undefined = undefined;
+// @ts-expect-error: a QoS is 0, 1 or 2
+broker.publish("a", "x", { qos: 3 }).catch(() => undefined);
+await messages.close();
+cancel();
+await broker.close();
+if (text !== "text" || value !== 0 || kept !== undefined || persistence.broker !== undefined) {
+  throw new Error("not what was expected");
+}
 console.log(JSON.stringify({ packet: packet.toString("hex"), shards: storeSettingsDefault.shards, raft: typeof Raft }));
 `;
 
@@ -74,7 +98,7 @@ test("the package holds what runs and what explains it, and nothing else", () =>
     }
     const strangers = files.filter(
       (path) =>
-        !/^(dist\/.*\.(js|cjs|d\.ts)|docs\/.*\.md|config\/[^/]+)$/.test(path) &&
+        !/^(dist\/.*\.(js|cjs|d\.ts)|docs\/.*\.md|config\/(examples\/)?[^/]+)$/.test(path) &&
         !/^(package\.json|README\.md|LICENSE|CHANGELOG\.md)$/.test(path),
     );
     expect(strangers).toEqual([]);
@@ -89,6 +113,16 @@ test("a program can embed a node, and its types hold", () =>
     await execute(process.execPath, [compiler, ...options, "program.ts"], { cwd: folder });
     const { stdout } = await execute(process.execPath, ["program.js"], { cwd: folder });
     expect(JSON.parse(stdout)).toEqual({ packet: "c000", shards: 4, raft: "function" });
+  }));
+
+test("CommonJS programs can require it", () =>
+  withTemporaryFolder(async (folder) => {
+    await unpackInto(folder);
+    const faces = ["flagstone", "flagstone/store", "flagstone/mqtt", "flagstone/raft"];
+    const text = [...faces, "flagstone/aedes"].map((face) => `typeof require("${face}")`).join(",");
+    await writeFile(join(folder, "program.cjs"), `console.log([${text}].join());`);
+    const { stdout } = await execute(process.execPath, ["program.cjs"], { cwd: folder });
+    expect(stdout.trim()).toBe("object,object,object,object,object");
   }));
 
 test("its command starts by the name that npm links", () =>
