@@ -1,0 +1,48 @@
+import { expect, test } from "vitest";
+import { append, appendRequest, Reader } from "../../support/store-calls.ts";
+import { StoreMachine } from "../../support/store-machine.ts";
+
+test("one pass of reads serves a thousand readers of one stream", async () => {
+  const m = new StoreMachine({ seed: 6, store: { shards: 1 } });
+  const { store } = await m.boot();
+  const count = 640;
+  for (let n = 0; n < count; n += 320) {
+    const part = Array.from({ length: 320 }, (_, at) => appendRequest("a", `${n + at}`));
+    await m.clock.complete(Promise.all(part.map((each) => append(store, each))));
+  }
+  await m.clock.complete(store.rotate());
+  const blocks = store.operator.generations(store.logShards[0]!)[0]!.ttvs / 256;
+  const readers = Array.from({ length: 1_000 }, () => new Reader(store, ["#"], new Map()));
+  await m.clock.advance(5_000);
+  for (const reader of readers) expect(reader.received).toHaveLength(count);
+  const { blocksRead, blocksShared } = store.blockCache.counters;
+  expect(blocksRead).toBeLessThanOrEqual(blocks + 1);
+  expect(blocksShared).toBeGreaterThan(900 * blocks);
+});
+
+test("readers that come while others read, write and hand over miss nothing and get nothing twice", async () => {
+  for (let seed = 1; seed <= 30; seed++) {
+    const m = new StoreMachine({ seed, store: { shards: 1, blockCacheBytesMax: 16 * 1024 } });
+    const { store } = await m.boot();
+    const random = m.random.split("schedule");
+    const readers: Reader[] = [];
+    let sent = 0;
+    for (let step = 0; step < 60; step++) {
+      const dice = random.below(10);
+      if (dice < 6) void append(store, appendRequest(`a/${random.below(3)}`, `${sent++}`));
+      else if (dice < 7)
+        readers.push(new Reader(store, ["a/#"], new Map(), { room: random.below(9) }));
+      else if (dice < 8) store.rotate().catch(() => undefined);
+      else for (const reader of readers) reader.room += random.below(4);
+      for (const reader of readers) reader.subscriber.wake();
+      if (random.chance(0.5)) await m.clock.advance(random.below(30) / 10);
+    }
+    for (const reader of readers) {
+      reader.room = 1_000_000;
+      reader.subscriber.wake();
+    }
+    await m.clock.advance(3_000);
+    const all = Array.from({ length: sent }, (_, n) => `${n}`);
+    for (const reader of readers) expect(reader.values).toEqual(all);
+  }
+});
