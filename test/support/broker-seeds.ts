@@ -20,7 +20,7 @@ const coverageSeedsMin = 400;
 
 const isLong = process.env.FLAGSTONE_LONG === "1";
 const first = Number(process.env.FLAGSTONE_SIM_SEED ?? 1);
-const seeds = Number(process.env.FLAGSTONE_SIM_SEEDS ?? (isLong ? 10_000 : 1000));
+const seeds = Number(process.env.FLAGSTONE_SIM_SEEDS ?? (isLong ? 3_000 : 1000));
 
 /** The seeds of one share, from 0. */
 export async function runSeeds(share: number): Promise<HistoryCounts> {

@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 import { StoreWorld, type WorldCounts, worldCountsZero } from "./store-world.ts";
 
 const long = process.env.FLAGSTONE_LONG === "1";
-const seedCount = Number(process.env.FLAGSTONE_SIM_SEEDS ?? (long ? 10_000 : 1_000));
+const seedCount = Number(process.env.FLAGSTONE_SIM_SEEDS ?? (long ? 3_000 : 1_000));
 /** One seed: FLAGSTONE_SIM_SEED=17 npx vitest run --project sim store */
 const only = process.env.FLAGSTONE_SIM_SEED;
 const operations = 500;
