@@ -141,21 +141,23 @@ class Api {
     const operation = operations[name];
     const caller = this.#caller(context);
     const isChange = "change" in operation;
+    let body: unknown;
     try {
       checkRole(caller, operation.role, name);
       if (!("always" in operation)) this.#needsReady();
+      body = await readBody(context, this.#settings.bodyBytesMax);
       const raw = {
         params: context.req.param() as Record<string, string>,
         query: new URL(context.req.url).searchParams,
-        body: await readBody(context, this.#settings.bodyBytesMax),
+        body,
       };
       const input = checkInput(name, raw);
       const handler = this.#handlers[name] as (input: unknown, caller: Caller) => unknown;
       const answer = await handler(input, caller);
-      if (isChange) await this.#audit(name, context, caller, undefined);
+      if (isChange) await this.#audit({ name, context, caller, body, error: undefined });
       return context.json(answer as object);
     } catch (error) {
-      if (isChange) await this.#audit(name, context, caller, error);
+      if (isChange) await this.#audit({ name, context, caller, body, error });
       throw error;
     }
   }
@@ -224,26 +226,42 @@ class Api {
   }
 
   /** What was refused for its role or input is audited as well: somebody tried. */
-  async #audit(
-    operation: OperationName,
-    context: Ask,
-    { keyName, role, remote }: Caller,
-    error: unknown,
-  ): Promise<void> {
+  async #audit({ name, context, caller, body, error }: Audited): Promise<void> {
     const { audit, clock, helpOf } = this.#parts;
     const problem = error === undefined ? undefined : problemOf(error, helpOf);
-    const params = Object.values(context.req.param() as Record<string, string>);
     await audit.add({
       timeMs: Math.floor(clock.wallUs() / 1000),
-      key: keyName,
-      role,
-      remote,
-      operation,
-      target: params.join(" ").slice(0, 200),
+      key: caller.keyName,
+      role: caller.role,
+      remote: caller.remote,
+      operation: name,
+      target: targetOf(context.req.param() as Record<string, string>, body),
       status: problem?.status ?? 200,
       code: problem?.code,
     });
   }
+}
+
+type Audited = {
+  readonly name: OperationName;
+  readonly context: Ask;
+  readonly caller: Caller;
+  readonly body: unknown;
+  /** Why it was refused or failed. */
+  readonly error: unknown;
+};
+
+/** Names in a body that say what a change is about; never what it carries. */
+const telling = ["clientId", "clientIdPrefix", "topic", "filter", "name", "kind", "state"] as const;
+const targetLengthMax = 200;
+
+function targetOf(params: Readonly<Record<string, string>>, body: unknown): string {
+  const said = (typeof body === "object" && body !== null ? body : {}) as Record<string, unknown>;
+  const names = telling.flatMap((key) => {
+    const value = said[key];
+    return typeof value === "string" ? [`${key}=${value}`] : [];
+  });
+  return [...Object.values(params), ...names].join(" ").slice(0, targetLengthMax);
 }
 
 /** Undefined without a body. @throws ADMIN_BODY_TOO_LARGE, ADMIN_BODY_UNREADABLE. */

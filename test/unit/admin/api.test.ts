@@ -371,6 +371,24 @@ describe("sessions", () => {
   });
 });
 
+test("the audit log says what a change was about, and not what it carried", async () => {
+  const { ask, audit, clock } = await adminWorld();
+  const body = { topic: "a/b", payload: "secret" };
+  await ask(api("/publish"), { method: "POST", body });
+  await ask(api("/sessions/purge"), {
+    method: "POST",
+    body: { clientIdPrefix: "dev", state: "offline" },
+  });
+  await ask(api("/clients/a"), { method: "DELETE" });
+  const { entries } = await clock.complete(audit.list(0, 10));
+  expect(entries.map(({ target }) => target)).toEqual([
+    "a",
+    "clientIdPrefix=dev state=offline",
+    "topic=a/b",
+  ]);
+  expect(JSON.stringify(entries)).not.toContain("secret");
+});
+
 test("a message is published with all it carries", async () => {
   const { ask, node } = await adminWorld();
   const body = {

@@ -194,6 +194,24 @@ describe("changing sessions", () => {
     });
   }
 
+  test("one that is named is the only one, whoever else's name begins so", async () => {
+    const world = await World.start();
+    for (const clientId of ["device-1", "device-10", "device-2"])
+      await offline(world, clientId, "t");
+    await world.publish("p", "t", "m");
+    const { inspector } = world.sessions;
+    const one = { clientId: "device-1" };
+    expect(names(await list(world, one))).toEqual(["device-1"]);
+    const purged = await world.clock.complete(inspector.purge(one, everything));
+    expect(purged.clientIds).toEqual(["device-1"]);
+    expect(names(await list(world, { backlog: true }))).toEqual(["device-10", "device-2"]);
+    expect((await world.clock.complete(inspector.end(one, everything))).clientIds).toEqual([
+      "device-1",
+    ]);
+    expect((await world.clock.complete(inspector.end(one, everything))).clientIds).toEqual([]);
+    expect(names(await list(world))).toEqual(["device-10", "device-2"]);
+  });
+
   test("purge of a connected session passes over what it has no room for", async () => {
     const world = await World.start();
     const s = await world.client("s").connect({ receiveMaximum: 1 });
