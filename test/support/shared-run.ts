@@ -1,8 +1,9 @@
 // One random history of a shared group: four members that come and go, publishers, kills and stops.
 //
 // c0 and c1 are durable at QoS 2, c2 is durable at QoS 1 and gives up its session now and then, c3
-// keeps nothing. What must hold:
-// - every acked message reaches somebody;
+// keeps nothing; neither does c4, at QoS 2, which every other history has. What must hold:
+// - every acked message reaches somebody, but for what c4 may have had at QoS 2 when it went or the
+//   node died: that reaches nobody else;
 // - at QoS 2 one client has it, once;
 // - what a client has acked at QoS 1 comes to nobody again, but for a crash behind the ack;
 // - each client's own rules (session-model.ts).
@@ -25,18 +26,23 @@ export class SharedRun {
   readonly #holders = new Map<string, string>();
   /** Payload -> crashes before its PUBACK. */
   readonly #pubacked = new Map<string, number>();
+  readonly #published: string[] = [];
   readonly #received = new Set<string>();
   readonly #log: string[] = [];
   #sent = 0;
 
-  constructor(world: World) {
+  /** At QoS 2 and published before c4 went or the node died while c4 was there. */
+  readonly #mayEnd = new Set<string>();
+
+  constructor(world: World, hasForgetful = false) {
     this.world = world;
-    const kinds = [
+    const kinds: Array<{ readonly qos: 1 | 2; readonly durable: boolean }> = [
       { qos: 2, durable: true },
       { qos: 2, durable: true },
       { qos: 1, durable: true },
       { qos: 1, durable: false },
-    ] as const;
+      ...(hasForgetful ? [{ qos: 2, durable: false } as const] : []),
+    ];
     this.#members = kinds.map((kind, n) => {
       const model = new ModelClient(world, `c${n}`, true);
       model.onReceived = (payload) => this.#got(model.client.clientId, payload);
@@ -84,7 +90,8 @@ export class SharedRun {
     }
     await this.world.advance(1000);
     for (const payload of this.#acked) {
-      if (!this.#received.has(payload)) this.#fault(`${payload} was lost`);
+      if (this.#received.has(payload) || this.#mayEnd.has(payload)) continue;
+      this.#fault(`${payload} was lost`);
     }
     for (const key of await this.#recordsLeft()) this.#fault(`left: ${key}`);
     for (const { model } of this.#members) this.faults.push(...model.faults);
@@ -98,7 +105,7 @@ export class SharedRun {
     if (pubacked === this.counts.crashes) this.#fault(`${payload} came again after its PUBACK`);
     if (!payload.endsWith("q2")) return;
     const holder = this.#holders.get(payload);
-    const isQos2 = clientId === "c0" || clientId === "c1";
+    const isQos2 = ["c0", "c1", "c4"].includes(clientId);
     if (!isQos2) return;
     if (holder !== undefined) this.#fault(`${payload} of ${holder} came to ${clientId} at QoS 2`);
     this.#holders.set(payload, clientId);
@@ -107,6 +114,7 @@ export class SharedRun {
   #publish(publisher: number, qos: 1 | 2): void {
     const payload = `p${publisher}-${this.#sent++}q${qos}`;
     this.counts.published++;
+    this.#published.push(payload);
     this.world
       .publishLater(`p${publisher}`, `t/${publisher}`, payload, { qos })
       .then(() => this.#acked.add(payload))
@@ -119,6 +127,7 @@ export class SharedRun {
     const { client } = model;
     this.#note(`${client.clientId} connects`);
     if (client.connected) this.counts.takeovers++;
+    this.#forgetfulGoes(client.clientId);
     client.room = Number.POSITIVE_INFINITY;
     if (!durable) model.forgetSession();
     await model.connect({ receiveMaximum, expiryS: durable ? 3600 : 0 });
@@ -128,6 +137,7 @@ export class SharedRun {
   async #leave({ model }: Member, how: "drop" | "disconnect"): Promise<void> {
     if (!model.client.connected) return;
     this.#note(`${model.client.clientId} ${how}s`);
+    this.#forgetfulGoes(model.client.clientId);
     await model.client[how]();
   }
 
@@ -145,13 +155,20 @@ export class SharedRun {
     this.#note("crash");
     this.counts.crashes++;
     for (const { model } of this.#members) model.crashed = true;
+    this.#forgetfulGoes("c4");
     await this.world.crash(flushed);
   }
 
   async #restart(): Promise<void> {
     this.#note("restart");
     this.counts.restarts++;
+    this.#forgetfulGoes("c4");
     await this.world.restart();
+  }
+
+  #forgetfulGoes(clientId: string): void {
+    if (clientId !== "c4" || !this.#members[4]?.model.client.connected) return;
+    for (const payload of this.#published) if (payload.endsWith("q2")) this.#mayEnd.add(payload);
   }
 
   async #recordsLeft(): Promise<string[]> {
