@@ -7,6 +7,7 @@ export class ConnectionTimers {
   readonly #clock: Clock;
   readonly #core: ServerConnection;
   readonly #waits = new Set<Cancel>();
+  #isStopped = false;
   #alarm: { readonly atMs: number; readonly cancel: Cancel } | undefined;
 
   constructor(clock: Clock, core: ServerConnection) {
@@ -28,7 +29,9 @@ export class ConnectionTimers {
     this.#alarm = { atMs: deadlineMs, cancel };
   }
 
+  /** Nothing happens once they have been stopped: what is late must not act on what has ended. */
   after(waitMs: number, task: () => void): void {
+    if (this.#isStopped) return;
     const cancel = this.#clock.schedule(waitMs, () => {
       this.#waits.delete(cancel);
       task();
@@ -37,6 +40,7 @@ export class ConnectionTimers {
   }
 
   stop(): void {
+    this.#isStopped = true;
     this.#alarm?.cancel();
     for (const cancel of this.#waits) cancel();
     this.#waits.clear();
