@@ -7,7 +7,8 @@ export function scramFirst(user: string, nonce: string, header = "n,,"): string 
   return `${header}n=${name},r=${nonce}`;
 }
 
-export function scramFinal(first: string, challenge: string, password: string) {
+/** `said`: what the final message says of binding and nonce, when it is to be wrong. */
+export function scramFinal(first: string, challenge: string, password: string, said?: string) {
   const bare = first.slice(first.indexOf("n="));
   const header = first.slice(0, first.indexOf("n="));
   const [, nonce = "", salt = "", iterations = ""] =
@@ -21,7 +22,7 @@ export function scramFinal(first: string, challenge: string, password: string) {
   );
   const clientKey = hmac(salted, "Client Key");
   const storedKey = createHash("sha256").update(clientKey).digest();
-  const withoutProof = `c=${Buffer.from(header).toString("base64")},r=${nonce}`;
+  const withoutProof = said ?? `c=${Buffer.from(header).toString("base64")},r=${nonce}`;
   const signed = `${bare},${challenge},${withoutProof}`;
   const signature = hmac(storedKey, signed);
   const proof = Buffer.from(clientKey.map((byte, at) => byte ^ (signature[at] as number)));

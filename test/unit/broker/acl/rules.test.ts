@@ -9,6 +9,7 @@ topic deny news/secret/#
 
 user alice
 topic readwrite home/alice/#
+topic read one/+
 topic write home/doorbell
 topic  home/shared/%c
 topic deny home/alice/safe
@@ -49,6 +50,10 @@ describe("rules", () => {
     [nobody, "receive", "$SYS/broker/version", true],
     [nobody, "receive", "home/alice/x", false],
     [alice, "subscribe", "news/#", false],
+    [alice, "subscribe", "one/+", true],
+    [alice, "subscribe", "one/x", true],
+    [alice, "subscribe", "one/#", false],
+    [alice, "subscribe", "one/+/+", false],
     [alice, "publish", "home/alice/light", true],
     [alice, "publish", "home/alice/safe", false],
     [alice, "subscribe", "home/alice/#", true],

@@ -98,6 +98,20 @@ describe("SCRAM-SHA-256", () => {
     expect(await one.step(Buffer.from(change(message)))).toMatchObject({ kind: "failed" });
   });
 
+  test.each(["c=biws,r=fyko", "c=eSws,r={nonce}", "c=biws,r={nonce}x", "c=biws,r={nonce},x=1"])(
+    "%s is refused also when it is signed well",
+    async (said) => {
+      const one = await exchange();
+      const first = scramFirst("user", "fyko", "n,,");
+      const step = await one.step(Buffer.from(first));
+      const challenge = step.kind === "continue" ? step.data.toString() : "";
+      const nonce = /^r=([^,]+)/.exec(challenge)?.[1] ?? "";
+      const final = (text?: string) => scramFinal(first, challenge, "pencil", text).message;
+      const wrong = final(said.replace("{nonce}", nonce));
+      expect(await one.step(Buffer.from(wrong))).toMatchObject({ kind: "failed" });
+    },
+  );
+
   test("the client of these tests computes what RFC 7677 shows", () => {
     const first = "n,,n=user,r=rOprNGfwEbeRWgbNEkqO";
     const challenge =
