@@ -5,7 +5,8 @@
 // simulator and unit tests notice (docs/raft-testing.md). Works on a copy of the built JavaScript.
 //
 // Mutants: each comparison (bound moved, equality turned), each guard (never taken), each
-// assignment and each call whose result is unused (left out); and the faults of the field, by hand.
+// assignment and each call whose result is unused (left out); the faults of the field, by hand; and
+// faults of host and log, by hand, which their unit tests must notice.
 // Exit codes: 0 at least 95 % killed, not counting those argued to be equivalent; 1 fewer; 2 usage.
 
 import { spawn } from "node:child_process";
@@ -67,7 +68,7 @@ async function main() {
   }
   const { parseAst } = await import("vite");
   const wanted = options.only.split(",");
-  const mutants = [...mechanical(parseAst), ...fieldFaults()].filter((mutant) =>
+  const mutants = [...mechanical(parseAst), ...fieldFaults(), ...hostFaults()].filter((mutant) =>
     options.again
       ? options.again.has(mutant.name)
       : wanted.some((text) => mutant.name.includes(text)),
@@ -153,23 +154,33 @@ async function runAll(mutants, { seeds, jobs }) {
   const queue = [...mutants];
   const survivors = [];
   let done = 0;
+  const note = (name) => {
+    survivors.push(name);
+    console.log(`survived: ${name}`);
+  };
   const runner = async (job) => {
     const own = join(folder, String(job));
-    cpSync(join(root, "dist/base"), join(own, "base"), { recursive: true });
-    cpSync(join(root, "dist/raft"), join(own, "raft"), { recursive: true });
+    for (const room of ["base", "log", "raft"]) {
+      cpSync(join(root, "dist", room), join(own, room), { recursive: true });
+    }
     copyTree(join(own, "tree"));
     cpSync(join(root, "test/sim/raft"), join(own, "conversations"), { recursive: true });
     writeFileSync(join(own, "package.json"), '{"type":"module"}');
+    symlinkSync(join(root, "node_modules"), join(own, "node_modules"));
     if (job === 0 && !(await acceptsIntact(own, seeds))) {
       throw new Error("the intact core does not pass: mend that first");
     }
     for (let mutant = queue.shift(); mutant !== undefined; mutant = queue.shift()) {
+      if (mutant.isHost) {
+        if (await passesHostTests(own, mutant)) note(mutant.name);
+        done++;
+        continue;
+      }
       const path = join(own, "raft/core", mutant.file);
       const intact = readFileSync(path, "utf8");
       writeFileSync(path, mutant.text);
       if ((await survives(own, seeds)) && (await passesUnitTests(own, mutant))) {
-        survivors.push(mutant.name);
-        console.log(`survived: ${mutant.name}`);
+        note(mutant.name);
       }
       writeFileSync(path, intact);
       done++;
@@ -207,8 +218,34 @@ async function passesUnitTests(folder, mutant) {
   return passed;
 }
 
+// Faults of host and log, by hand: seen by their unit tests.
+async function passesHostTests(folder, { path, text }) {
+  const tree = join(folder, "tree");
+  const source = join(tree, path);
+  const intact = readFileSync(source, "utf8");
+  writeFileSync(source, text);
+  const vitest = join(root, "node_modules/vitest/vitest.mjs");
+  const files = path.startsWith("src/log") ? ["test/unit/log"] : [];
+  const words = ["run", "--project", "unit", "--bail", "1", "test/unit/raft/host", ...files];
+  const passed = await succeeds([vitest, ...words], tree);
+  writeFileSync(source, intact);
+  return passed;
+}
+
+function hostFaults() {
+  const faults = JSON.parse(readFileSync(join(root, "test/sim/raft/host-faults.json"), "utf8"));
+  return faults.map(({ cause, path, find, put }) => {
+    const text = readFileSync(join(root, path), "utf8");
+    if (text.split(find).length !== 2) {
+      throw new Error(`host fault "${cause}": its place in ${path} is not unique`);
+    }
+    return { name: `host: ${cause}`, isHost: true, path, text: text.replace(find, () => put) };
+  });
+}
+
 function copyTree(tree) {
-  for (const part of ["src/base", "src/raft", "test/unit/raft"]) {
+  const tests = ["test/unit/raft", "test/unit/log", "test/support"];
+  for (const part of ["src/base", "src/log", "src/raft", ...tests]) {
     cpSync(join(root, part), join(tree, part), { recursive: true });
   }
   for (const part of ["package.json", "tsconfig.json", "vitest.config.ts"]) {

@@ -1,4 +1,5 @@
 // The face of the Raft room, published as flagstone/raft.
+export { defaultLogSettings, type LogSettings } from "../log/index.ts";
 export * from "./codec.ts";
 export * from "./core/membership.ts";
 export * from "./core/quorum.ts";
@@ -23,6 +24,7 @@ export type { Member } from "./host/members.ts";
 export { createMemorySnapshots } from "./host/memory-snapshots.ts";
 export { type MemoryFaults, MemoryNetwork, noFaults } from "./host/memory-transport.ts";
 export * from "./host/ports.ts";
+export { type RaftNode, type RaftNodeOptions, startRaftNode } from "./host/standalone.ts";
 export {
   defaultStreamSettings,
   type NamedConnection,

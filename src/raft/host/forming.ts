@@ -179,16 +179,23 @@ class Forming {
   #takeIn({ members }: FormWord): void {
     const { siteId, diskId } = this.#identity;
     const own = members.find((member) => member.siteId === siteId);
-    if (own?.diskId === diskId) this.#settle?.(members);
+    if (own?.diskId === diskId) this.#settle?.(this.#withOwnAddresses(members));
     else {
       const known = own?.diskId ?? "none";
       this.#settle?.(raftErrors.identityRefused({ site: siteId, known, own: diskId }));
     }
   }
 
+  // Hosts may reach each other in different ways.
+  #withOwnAddresses(members: readonly Member[]): Member[] {
+    return members.map((member) => {
+      const known = this.#expected.find(({ node }) => node === member.node);
+      return known === undefined ? member : { ...member, address: known.address };
+    });
+  }
+
   #judge(): void {
     const list = this.#list();
-    if (list.some(({ diskId }) => diskId === unknownDisk)) return;
     const isAgreed = list.every(({ siteId }) => {
       if (siteId === this.#identity.siteId) return true;
       const theirs = this.#words.get(siteId)?.members ?? [];

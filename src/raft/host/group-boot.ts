@@ -12,6 +12,7 @@ import type { Entry, RaftBoot, SnapshotMeta } from "../core/types.ts";
 import { raftErrors } from "../errors.ts";
 import { cutKind } from "./disk-queue.ts";
 import { positionAfter } from "./machine-run.ts";
+import type { SnapshotHead } from "./manifest.ts";
 import type { GroupMeta, MetaFile } from "./meta-file.ts";
 import type { SnapshotReader, SnapshotStore, StateMachine } from "./ports.ts";
 
@@ -109,6 +110,7 @@ async function installBase(
   const { manifest } = snapshot;
   try {
     if (manifest.meta.index > machine.durableIndex) {
+      checkMachineVersion(manifest, machine);
       await machine.install(manifest, readPieces(snapshot));
     }
     return { meta: manifest.meta, damage: undefined };
@@ -118,6 +120,13 @@ async function installBase(
   } finally {
     await snapshot.close();
   }
+}
+
+/** @throws RAFT_VERSION_UNKNOWN. */
+export function checkMachineVersion({ machineVersion }: SnapshotHead, machine: StateMachine): void {
+  if (machineVersion <= machine.version) return;
+  const known = machine.version;
+  throw raftErrors.versionUnknown({ what: "snapshot", version: machineVersion, known });
 }
 
 export async function* readPieces(reader: SnapshotReader): AsyncGenerator<Buffer, void, void> {

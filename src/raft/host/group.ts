@@ -24,7 +24,7 @@ import type {
 import { raftErrors } from "../errors.ts";
 import type { HostCounters } from "./counters.ts";
 import { DiskQueue } from "./disk-queue.ts";
-import { type GroupBoot, type GroupStores, readPieces } from "./group-boot.ts";
+import { checkMachineVersion, type GroupBoot, type GroupStores, readPieces } from "./group-boot.ts";
 import { MachineRun } from "./machine-run.ts";
 import type { GroupMeta } from "./meta-file.ts";
 import { OwnSnapshots } from "./own-snapshots.ts";
@@ -244,6 +244,8 @@ export class Group {
       counters.lettersMisaddressed++;
       return;
     }
+    // A leader that writes to us has taken us in again.
+    if (message.type === "append" || message.type === "heartbeat") this.#isRemoved = false;
     if (this.#isCurrent(message.from, sender.incarnation)) this.#step(message);
     else counters.lettersOldIncarnation++;
   }
@@ -290,9 +292,11 @@ export class Group {
 
   /** Whether a leader here can tell the node that it is a member no more. */
   hasRemoved(node: NodeId): boolean {
-    const { configuration, configurationIndex, role, commit } = this.#raft.status();
-    if (role !== "leader" || configurationIndex > commit) return false;
-    return !configuration.voters.includes(node) && !configuration.learners.includes(node);
+    if (this.#raft.role !== "leader") return false;
+    const { voters, learners } = this.#raft.configuration;
+    if (voters.includes(node) || learners.includes(node)) return false;
+    const { configurationIndex, commit } = this.#raft.status();
+    return configurationIndex <= commit;
   }
 
   /** The leader's configuration has us no more. */
@@ -409,8 +413,9 @@ export class Group {
     const flight = { number: ready.number, waits: 1, messages: ready.messagesAfterSync, sinceMs };
     this.#flights.push(flight);
     const landed = (error: Error | undefined): void => {
-      if (error !== undefined) this.#host.failHost(error);
-      else this.#land(flight);
+      if (error === undefined) this.#land(flight);
+      else if (isIoError(error)) this.#host.failHost(error);
+      else this.fail(error);
     };
     const { hardState, snapshot, entries } = ready;
     const isPromise = hardState?.term !== this.#saved.term || hardState?.vote !== this.#saved.vote;
@@ -502,6 +507,7 @@ export class Group {
     const reader = await snapshots.latest(this.id);
     if (reader === undefined) throw new Error("the snapshot received is gone");
     try {
+      checkMachineVersion(reader.manifest, this.machine);
       await this.machine.install(reader.manifest, readPieces(reader));
     } finally {
       await reader.close();
@@ -567,4 +573,9 @@ export class Group {
       this.#host.logger.info("raft.repair_ended", { group: this.id, index: this.appliedIndex });
     });
   }
+}
+
+/** Of the volume: ends the node. Anything else is the group's own. */
+function isIoError(error: Error): boolean {
+  return isCodedError(error) && /^(DISK|LOG)_/.test(error.code);
 }

@@ -61,6 +61,7 @@ export type HostComponents = {
 };
 
 export type NewGroup = {
+  /** u32; also the number of its shard in the log, where no other shard may have it. */
   readonly group: number;
   /** The number of this node in it. */
   readonly node: NodeId;
@@ -86,7 +87,12 @@ export async function openRaftHost(
   if (damagedPlaces > 0) components.logger.error("raft.metas_lost", { groups: damagedPlaces });
   if (mendedSlots > 0) components.logger.warn("raft.slots_mended", { slots: mendedSlots });
   const host = new RaftHost(settings, components, { dir: place.dir, identity, members, metas });
-  await transport.start(host.transportEvents);
+  try {
+    await transport.start(host.transportEvents);
+  } catch (error) {
+    await metas.close();
+    throw error;
+  }
   host.start();
   return host;
 }
@@ -420,23 +426,23 @@ export class RaftHost {
         this.#onLetters(frame);
         break;
       case "offer":
-        this.#forGroup(frame, decodeOffer(frame.body), (group, offer) =>
+        this.#forGroup(decodeOffer(frame.body), (group, offer) =>
           this.#transfers.onOffer(group, offer),
         );
         break;
       case "want":
-        this.#forGroup(frame, decodeWant(frame.body), (group, want) => {
+        this.#forGroup(decodeWant(frame.body), (group, want) => {
           if (this.#owns(frame, want.node)) this.#transfers.onWant(group, want);
           else this.counters.lettersMisaddressed++;
         });
         break;
       case "chunk":
-        this.#forGroup(frame, decodeChunk(frame.body), (group, chunk) =>
+        this.#forGroup(decodeChunk(frame.body), (group, chunk) =>
           this.#transfers.onChunk(group, chunk),
         );
         break;
       case "notice":
-        this.#forGroup(frame, decodeNotice(frame.body), (group, notice) => {
+        this.#forGroup(decodeNotice(frame.body), (group, notice) => {
           if (notice.node !== group.node || notice.what !== "removed") return;
           group.noteRemoved();
           this.#components.onRemoved?.(group.id);
@@ -462,14 +468,13 @@ export class RaftHost {
       return;
     }
     for (const letter of letters) {
-      this.#forGroup(frame, letter, (group, { incarnation, message }) => {
+      this.#forGroup(letter, (group, { incarnation, message }) => {
         group.receive(message, { incarnation, owns: (node) => this.#takes(frame, group, node) });
       });
     }
   }
 
   #forGroup<T extends GroupAddress>(
-    frame: Frame,
     part: T | undefined,
     handle: (group: Group, part: T) => void,
   ): void {
@@ -486,8 +491,7 @@ export class RaftHost {
       this.counters.lettersWrongEpoch++;
       return;
     }
-    if (group.isUp) handle(group, part);
-    else if (frame.kind === "messages") this.counters.lettersUnknownGroup++;
+    handle(group, part);
   }
 
   #owns(frame: Frame, node: NodeId): boolean {

@@ -233,6 +233,9 @@ test("when two of three logs are rotten at the start nobody votes, leads or forg
   // The mark is on the disk: another start does not forget it.
   for (const station of cluster.stations) cluster.stop(station, "power");
   for (const station of cluster.stations) await cluster.restart(station);
+  for (const { node } of cluster.stations) {
+    expect(cluster.group(node).incarnation).toBe(node === whole ? 1 : 3);
+  }
   await cluster.clock.advance(20_000);
   expect(cluster.stations.some(({ node }) => cluster.group(node).role === "leader")).toBe(false);
   await cluster.close();

@@ -80,6 +80,25 @@ test("a leader whose flush hangs for two elections steps down, and is not electe
   await cluster.close();
 });
 
+test("a leader alone steps down as well while its flush hangs, and leads again when it ends", async () => {
+  const cluster = new RaftCluster();
+  await cluster.form(1);
+  const leader = await cluster.leader();
+  const { disk } = cluster.station(1);
+  disk.inject({ on: "fdatasync", path: "log/", times: Infinity, hangs: true });
+  const fate = leader.propose([{ version: 1, data: Buffer.from("slow") }]);
+  await cluster.clock.advance(900);
+  expect(leader.role).toBe("leader");
+  await cluster.clock.advance(1_000);
+  expect(leader.role).toBe("follower");
+  await cluster.clock.advance(5_000);
+  expect(leader.role).toBe("follower");
+  disk.heal();
+  await cluster.complete(fate);
+  expect((await cluster.leader()).status().term).toBe(2);
+  await cluster.close();
+});
+
 test("after a stall a follower listens for its leader before it stands", async () => {
   const cluster = new RaftCluster();
   await cluster.form(3);

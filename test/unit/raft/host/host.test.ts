@@ -132,7 +132,7 @@ test("all groups' messages to a peer share one frame a tick", async () => {
   await cluster.close();
 });
 
-test("a learner joins, is promoted, and a removed node is told so", async () => {
+test("a learner joins, is promoted, and a removed node is told so and can be taken in again", async () => {
   const cluster = new RaftCluster();
   await cluster.form(3);
   let leader = await cluster.leader();
@@ -154,6 +154,9 @@ test("a learner joins, is promoted, and a removed node is told so", async () => 
   leader = await cluster.leader();
   await cluster.propose(leader, "b");
   await cluster.until(() => cluster.texts(4).length === 2);
+  await cluster.complete(leader.changeMembership({ op: "learner", node: removed.node }));
+  await cluster.until(() => cluster.texts(removed.node).length === 2);
+  expect(cluster.group(removed.node).status().state).toBe("up");
   await cluster.close();
 });
 
@@ -228,5 +231,24 @@ test("a command that no record can hold is refused at once", async () => {
   await expect(leader.propose([{ version: 1, data }])).rejects.toMatchObject({
     code: "RAFT_LIMIT_REACHED",
   });
+  await cluster.close();
+});
+
+test("a snapshot of a newer program stops the group on the older one, not the node", async () => {
+  const cluster = new RaftCluster();
+  await cluster.form(3);
+  const leader = await cluster.leader();
+  const behind = otherThan(cluster, leader.node)[0] as Station;
+  cluster.stop(behind, "kill");
+  for (let count = 0; count < 20; count++) await cluster.propose(leader, `${count}`);
+  await cluster.clock.advance(2_000);
+  const machine = cluster.station(leader.node).machines.get(1);
+  Object.defineProperty(machine, "version", { value: 2 });
+  await cluster.complete(leader.checkpoint());
+  await cluster.restart(behind);
+  await cluster.until(() => cluster.group(behind.node).status().state === "failed");
+  const { failure } = cluster.group(behind.node).status();
+  expect(failure?.message).toContain("a Raft snapshot has version 2, this release reads 1");
+  expect(hostOf(behind).failure).toBeUndefined();
   await cluster.close();
 });

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { SeededRandom, SimClock, SimDisk } from "../../../../src/base/index.ts";
-import { frameKinds } from "../../../../src/raft/host/frames.ts";
+import { encodeMessage } from "../../../../src/raft/codec.ts";
+import { encodeFrame, encodeLetters, frameKinds } from "../../../../src/raft/host/frames.ts";
 import {
   createDiskSnapshots,
   createMemorySnapshots,
@@ -188,5 +189,73 @@ test("a failed snapshot cuts nothing", async () => {
   const again = await cluster.leader();
   await cluster.propose(again, "after");
   expect(cluster.texts(1)).toHaveLength(21);
+  await cluster.close();
+});
+
+test("a suffix that a snapshot made void does not come back with a power cut", async () => {
+  const cluster = new RaftCluster();
+  await cluster.form(3);
+  const first = await cluster.leader();
+  await cluster.propose(first, "a");
+  const old = cluster.station(first.node);
+  const others = cluster.stations.filter(({ node }) => node !== first.node);
+  for (const { siteId } of others) {
+    cluster.network.cut(old.siteId, siteId);
+    cluster.network.cut(siteId, old.siteId);
+  }
+  const lost = Array.from({ length: 40 }, (_, count) =>
+    first.propose([{ version: 1, data: Buffer.from(`void${count}`) }]),
+  );
+  const outcomes = Promise.allSettled(lost);
+  await cluster.until(() => others.some(({ node }) => cluster.group(node).role === "leader"));
+  const second = await cluster.leader();
+  for (let count = 0; count < 10; count++) await cluster.propose(second, `kept${count}`);
+  await cluster.complete(second.checkpoint());
+  const end = second.status().lastIndex;
+  expect(first.status().lastIndex).toBeGreaterThan(end);
+  cluster.network.mend();
+  await cluster.until(() => hostOf(old).counters.snapshotsInstalled === 1);
+  await cluster.complete(outcomes);
+  for (const { siteId } of others) cluster.network.cut(siteId, old.siteId);
+  cluster.stop(old, "power");
+  await cluster.restart(old);
+  expect(cluster.group(old.node).status()).toMatchObject({
+    lastIndex: end,
+    commit: end,
+    state: "up",
+  });
+  await cluster.close();
+});
+
+test("what a log said before it lost entries is not taken any more", async () => {
+  const cluster = new RaftCluster();
+  await cluster.form(3);
+  const leader = await cluster.leader();
+  await cluster.propose(leader, "a");
+  const other = cluster.stations.find(({ node }) => node !== leader.node) as Station;
+  const { term, lastIndex } = leader.status();
+  const message = encodeMessage({
+    type: "append-resp",
+    from: other.node,
+    to: leader.node,
+    term,
+    rejected: false,
+    index: lastIndex,
+    hintIndex: 0,
+    hintTerm: 0,
+    commit: 0,
+  });
+  const host = hostOf(cluster.station(leader.node));
+  const arrive = (incarnation: number): void => {
+    const letters = encodeLetters([{ group: 1, epoch: 1, incarnation, message }]);
+    host.transportEvents.onFrame(encodeFrame(other.identity, "messages", letters));
+  };
+  const matchOf = (): number | undefined =>
+    leader.status().peers.find(({ node }) => node === other.node)?.match;
+  cluster.stop(other, "kill");
+  await cluster.until(() => matchOf() === lastIndex);
+  arrive(2);
+  arrive(1);
+  expect(host.counters.lettersOldIncarnation).toBe(1);
   await cluster.close();
 });

@@ -105,6 +105,8 @@ test("a peer that falls silent is given up and dialled anew, and the queue stays
   for (let second = 0; second < 20; second++) {
     if (!send(one, two, "x".repeat(50_000))) refused++;
     await streams.clock.advance(1_000);
+    // Still the same connection, so it is the queue that refuses.
+    if (second === 8) expect(one.transport.counters.queuesFull).toBeGreaterThan(2);
   }
   expect(refused).toBeGreaterThan(5);
   expect(one.transport.counters.stuck).toBe(1);

@@ -1,0 +1,198 @@
+// Raft on one machine: three processes, entries of 100 bytes at 1, 64 and 1,024 a batch over 1 and 64
+// groups, beside the plain log in the same run; then the leader is killed under load. Prints one
+// JSON line per scenario. The data lie on a real disk: tmpfs is refused.
+//
+//   npm run bench -- raft [--dir bench-raft-data] [--seconds 3]
+
+import { fork, spawnSync } from "node:child_process";
+import { rmSync } from "node:fs";
+import { createServer } from "node:net";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { nodeDisk } from "../dist/base/index.js";
+import { startRaftNode } from "../dist/raft/index.js";
+
+const own = fileURLToPath(import.meta.url);
+const entryBytes = 100;
+const groupsMax = 64;
+/** Proposals under way in each group. */
+const windowProposals = 32;
+
+async function main() {
+  const { values } = parseArgs({
+    options: {
+      dir: { type: "string", default: "bench-raft-data" },
+      seconds: { type: "string", default: "3" },
+    },
+  });
+  const { dir } = values;
+  const seconds = Number(values.seconds);
+  rmSync(dir, { recursive: true, force: true });
+  await nodeDisk.makeDir(dir);
+  if ((await nodeDisk.space(dir)).type === "tmpfs") {
+    console.error(`${dir} is on tmpfs, which syncs nothing; give another --dir`);
+    process.exit(2);
+  }
+  const logBench = fileURLToPath(new URL("log.js", import.meta.url));
+  const logArguments = [logBench, "--dir", `${dir}/plain`, "--seconds", String(seconds)];
+  process.stdout.write(spawnSync(process.execPath, logArguments, { encoding: "utf8" }).stdout);
+  const children = await startChildren(dir);
+  for (const groups of [1, groupsMax]) {
+    for (const batch of [1, 64, 1024]) {
+      const answers = await Promise.all(
+        children.map((child) => ask(child, { groups, batch, seconds })),
+      );
+      const entries = answers.reduce((sum, { count }) => sum + count, 0);
+      const perSecond = Math.round(entries / seconds);
+      print({ bench: "raft", nodes: 3, groups, batch, entryBytes, perSecond });
+    }
+  }
+  await killLeader(children);
+  for (const child of children) child.kill("SIGKILL");
+  rmSync(dir, { recursive: true, force: true });
+}
+
+async function startChildren(dir) {
+  const members = [];
+  for (const node of [1, 2, 3]) {
+    const address = { host: "127.0.0.1", port: await freePort() };
+    members.push({ node, siteId: String(node).padStart(32, "0"), name: `node${node}`, address });
+  }
+  const children = members.map(({ node }) => {
+    return fork(own, [JSON.stringify({ dir: `${dir}/n${node}`, node, members })]);
+  });
+  await Promise.all(children.map((child) => new Promise((done) => child.once("message", done))));
+  for (;;) {
+    const states = await Promise.all(children.map((child) => ask(child, { groups: 0 })));
+    if (states.reduce((sum, { leads }) => sum + leads, 0) === groupsMax) return children;
+    await new Promise((done) => setTimeout(done, 100));
+  }
+}
+
+// One entry after the other into group 1; the leader dies in the middle.
+async function killLeader(children) {
+  const live = [...children];
+  let total = 0;
+  let acked = 0;
+  let longestMs = 0;
+  let lastMs = performance.now();
+  const endMs = lastMs + 15_000;
+  let hasDied = false;
+  while (performance.now() < endMs) {
+    const answers = await Promise.all(live.map((child) => ask(child, { add: 1 })));
+    const done = answers.find(({ total: found }) => found !== undefined);
+    if (done === undefined) continue;
+    const nowMs = performance.now();
+    longestMs = Math.max(longestMs, nowMs - lastMs);
+    lastMs = nowMs;
+    acked++;
+    total = done.total;
+    if (!hasDied && acked === 50) {
+      hasDied = true;
+      const [leader] = live.splice(answers.indexOf(done), 1);
+      leader.kill("SIGKILL");
+    }
+  }
+  const lost = Math.max(0, acked - total);
+  print({ bench: "raft-leader-kill", acked, lost, longestStallMs: Math.round(longestMs) });
+}
+
+function print(line) {
+  console.log(JSON.stringify(line));
+}
+
+function ask(child, request) {
+  return new Promise((done) => {
+    child.once("message", done);
+    child.send(request);
+  });
+}
+
+function freePort() {
+  return new Promise((done) => {
+    const server = createServer().listen(0, "127.0.0.1", () => {
+      const { port } = server.address();
+      server.close(() => done(port));
+    });
+  });
+}
+
+/** Counts the entries that say so. */
+class Counter {
+  version = 1;
+  durableIndex = 0;
+  total = 0;
+
+  apply(entries) {
+    return entries.map(({ data }) => {
+      if (data.length === 1) this.total++;
+      return this.total;
+    });
+  }
+
+  capture() {
+    return [Buffer.from(String(this.total))];
+  }
+
+  async install(_head, pieces) {
+    let text = "";
+    for await (const piece of pieces) text += Buffer.from(piece).toString();
+    this.total = Number(text);
+  }
+}
+
+async function serve(options) {
+  const groups = Array.from({ length: groupsMax }, (_, place) => place + 1);
+  const clusterId = "be".repeat(16);
+  const node = await startRaftNode({
+    ...options,
+    clusterId,
+    groups,
+    machineOf: () => new Counter(),
+  });
+  process.on("message", (request) => {
+    answer(node, request).then((result) => process.send(result));
+  });
+  process.on("disconnect", () => process.exit(0));
+  process.send({ ready: true });
+}
+
+async function answer(node, { groups, batch, seconds, add }) {
+  const led = node.host.status().filter(({ role }) => role === "leader");
+  if (add) {
+    if (node.group(1).role !== "leader") return {};
+    const proposed = node.group(1).propose([{ version: 1, data: Buffer.from("+") }]);
+    return proposed.then(
+      ([total]) => ({ total }),
+      () => ({}),
+    );
+  }
+  if (groups === 0) return { leads: led.length };
+  const endMs = performance.now() + seconds * 1000;
+  const commands = Array.from({ length: batch }, () => {
+    return { version: 1, data: Buffer.alloc(entryBytes, "x") };
+  });
+  let count = 0;
+  const drive = async (group) => {
+    while (performance.now() < endMs) {
+      try {
+        await group.propose(commands);
+        count += batch;
+      } catch {
+        // Refused at a limit: counted by nobody, asked again.
+        await new Promise((done) => setTimeout(done, 10));
+      }
+    }
+  };
+  const wanted = led.filter(({ group }) => group <= groups);
+  await Promise.all(
+    wanted.flatMap(({ group }) => {
+      return Array.from({ length: windowProposals }, () => drive(node.group(group)));
+    }),
+  );
+  return { count };
+}
+
+// Behind the class: a child makes its machines at once.
+if (process.send) await serve(JSON.parse(process.argv[2]));
+else await main();

@@ -1,0 +1,140 @@
+// A Raft node of its own: directory, log, network and host in one call, for programs that want a
+// replicated state machine and nothing else of Flagstone.
+//
+// Keeps: a directory is formatted only when it is empty; the first members form the cluster together,
+// and later starts go on as the same member; what was opened is closed in reverse order.
+
+import {
+  Closer,
+  joinPath,
+  type ListenAddress,
+  type Logger,
+  nodeDisk,
+  nodeNetwork,
+  silentLogger,
+  systemClock,
+  systemRandom,
+} from "../../base/index.ts";
+import { defaultLogSettings, type LogSettings, openLog } from "../../log/index.ts";
+import type { NodeId } from "../core/types.ts";
+import { raftErrors } from "../errors.ts";
+import { type Expected, formCluster } from "./forming.ts";
+import type { Group } from "./group.ts";
+import { openRaftHost, type RaftHost } from "./host.ts";
+import { formatRaftDir, type Identity, readIdentity, type Uuid } from "./identity.ts";
+import { defaultHostSettings, type HostSettings, type StateMachine } from "./ports.ts";
+import { defaultStreamSettings, StreamTransport } from "./stream-transport.ts";
+import { createTlsNetwork, type PeerCertificates } from "./tls-network.ts";
+
+export type RaftNodeOptions = {
+  readonly dir: string;
+  /** The same at all members: 32 hexadecimal digits, drawn once. */
+  readonly clusterId: Uuid;
+  /** The number of this node in `members`. */
+  readonly node: NodeId;
+  /** All first members, the same list at each. */
+  readonly members: readonly Expected[];
+  /** Groups of all members, made at the first start. */
+  readonly groups: readonly number[];
+  readonly machineOf: (group: number) => StateMachine;
+  /** Default: where the others reach this node. */
+  readonly listen?: ListenAddress;
+  /** Mutual TLS; without them the network must be trusted. */
+  readonly certificates?: PeerCertificates;
+  readonly settings?: HostSettings;
+  readonly logSettings?: LogSettings;
+  readonly logger?: Logger;
+  /** Told once when the volume failed: the process must be started again. */
+  readonly onFailure?: (error: Error) => void;
+  /** Gives up waiting for the other first members. */
+  readonly stop?: AbortSignal;
+};
+
+export type RaftNode = {
+  readonly host: RaftHost;
+  /** @throws RAFT_GROUP_UNKNOWN. */
+  group(group: number): Group;
+  close(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+};
+
+/**
+ * Starts a node; at the first start waits until all members are there.
+ * @throws as `formCluster`, `openLog` and `openRaftHost`.
+ */
+export async function startRaftNode(options: RaftNodeOptions): Promise<RaftNode> {
+  const own = options.members.find(({ node }) => node === options.node);
+  if (own === undefined) throw raftErrors.groupUnknown({ group: `with node ${options.node}` });
+  const identity = await openIdentity(options, own.siteId);
+  const { logger = silentLogger, settings = defaultHostSettings } = options;
+  const shared = { disk: nodeDisk, clock: systemClock, random: systemRandom, logger };
+  const closer = new Closer();
+  try {
+    const stop = options.stop ?? new AbortController().signal;
+    const place = raftDir(options);
+    const forming = createTransport(options, own, identity, logger);
+    await formCluster({ ...shared, transport: forming }, place, options.members, stop);
+    const onFailure = (error: Error): void => host?.fail(error);
+    const logDir = joinPath(options.dir, "log");
+    const { logSettings = defaultLogSettings } = options;
+    const log = closer.own(await openLog(logSettings, { ...shared, onFailure }, logDir));
+    let host: RaftHost | undefined;
+    const transport = createTransport(options, own, identity, logger);
+    const told = options.onFailure ? { onFailure: options.onFailure } : {};
+    const components = { ...shared, log, transport, machineOf: options.machineOf, ...told };
+    host = closer.own(await openRaftHost(settings, components, { dir: place }));
+    await openGroups(host, options);
+    return createNode(host, closer);
+  } catch (error) {
+    await closer.close();
+    throw error;
+  }
+}
+
+function raftDir({ dir }: RaftNodeOptions): string {
+  return joinPath(dir, "raft");
+}
+
+async function openIdentity(options: RaftNodeOptions, siteId: Uuid): Promise<Identity> {
+  const dir = raftDir(options);
+  const { clusterId } = options;
+  const isNew = !(await nodeDisk.exists(dir)) || (await nodeDisk.list(dir)).length === 0;
+  if (isNew) return formatRaftDir(nodeDisk, dir, { clusterId, siteId, random: systemRandom });
+  return readIdentity(nodeDisk, dir, { clusterId, siteId });
+}
+
+function createTransport(
+  options: RaftNodeOptions,
+  own: Expected,
+  identity: Identity,
+  logger: Logger,
+): StreamTransport {
+  const { certificates, listen = own.address } = options;
+  const network = certificates ? createTlsNetwork(certificates) : nodeNetwork;
+  const components = { network, clock: systemClock, logger, identity };
+  return new StreamTransport({ ...defaultStreamSettings, listen }, components);
+}
+
+async function openGroups(host: RaftHost, options: RaftNodeOptions): Promise<void> {
+  const stored = new Set(host.storedGroups());
+  const voters = options.members.map(({ node }) => node);
+  for (const group of options.groups) {
+    const configuration = { voters, learners: [] };
+    if (stored.has(group)) await host.openGroup(group);
+    else await host.createGroup({ group, node: options.node, configuration });
+  }
+}
+
+function createNode(host: RaftHost, closer: Closer): RaftNode {
+  const close = (): Promise<void> => closer.close();
+  return {
+    host,
+    group: (group) => {
+      const found = host.group(group);
+      if (found === undefined) throw raftErrors.groupUnknown({ group });
+      return found;
+    },
+    close,
+    [Symbol.asyncDispose]: close,
+  };
+}
