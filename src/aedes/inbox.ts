@@ -4,7 +4,7 @@
 import type { MapWrite } from "../store/index.ts";
 import type { Bodies } from "./bodies.ts";
 import { aedesErrors } from "./errors.ts";
-import { KeyedLock } from "./lock.ts";
+import { KeyedLock, type Turn } from "./lock.ts";
 import { queuedPacket } from "./queues.ts";
 import { decodeEntry, encodeEntry, type QueueEntry } from "./records.ts";
 import type { AedesState } from "./state.ts";
@@ -38,22 +38,32 @@ export class Inbox {
 
   /**
    * Stores a packet along with what `storeRest` writes besides, in one entry; undefined when it came
-   * before. `writes` of the packet are handed on, and `storeRest` resolves when they are durable.
+   * before. `writes` of the packet are handed on, and `storeRest` resolves when they are durable; it is
+   * called, and has to give them to the store, in the order of the turns.
    */
   storeWith<T>(
     client: string,
     packet: AedesPacket,
+    turn: Turn,
     storeRest: (writes: MapWrite[]) => Promise<T>,
   ): Promise<T | undefined> {
     const { messageId = 0, brokerId, brokerCounter = 0 } = packet;
     const key = this.#state.keys.inbound(client, messageId);
     return this.#lock.run(key, async () => {
-      if ((await this.#entry(key)) !== undefined) return undefined;
-      const writes: MapWrite[] = [];
-      const body = this.#bodies.share(packet, 1, writes);
-      const entry: QueueEntry = { kind: "publish", messageId, brokerId, brokerCounter, body };
-      writes.push({ key, value: encodeEntry(entry) });
-      return this.#settle([body], () => storeRest(writes));
+      try {
+        const known = await this.#entry(key);
+        await turn.before;
+        if (known !== undefined) return undefined;
+        const writes: MapWrite[] = [];
+        const body = this.#bodies.share(packet, 1, writes);
+        const entry: QueueEntry = { kind: "publish", messageId, brokerId, brokerCounter, body };
+        writes.push({ key, value: encodeEntry(entry) });
+        const stored = this.#settle([body], () => storeRest(writes));
+        turn.begun();
+        return await stored;
+      } finally {
+        turn.begun();
+      }
     });
   }
 

@@ -1,4 +1,5 @@
-// One task at a time for each key, in call order; different keys do not wait for each other.
+// Order among calls: one task at a time for each key, and tasks that prepare side by side and begin
+// in call order. Different keys do not wait for each other.
 
 export class KeyedLock {
   readonly #tails = new Map<string, Promise<unknown>>();
@@ -17,5 +18,30 @@ export class KeyedLock {
     };
     turn.then(leave, leave);
     return turn;
+  }
+}
+
+export type Turn = {
+  /** Resolves when all earlier calls of the key have begun; undefined: they have. */
+  readonly before: Promise<void> | undefined;
+  /** This one has begun, or will not. Once or more often. */
+  begun(): void;
+};
+
+export class Turns {
+  readonly #tails = new Map<string, Promise<void>>();
+
+  take(key: string): Turn {
+    const before = this.#tails.get(key);
+    let resolve: () => void = () => undefined;
+    const tail = new Promise<void>((done) => {
+      resolve = done;
+    });
+    this.#tails.set(key, tail);
+    const begun = (): void => {
+      resolve();
+      if (this.#tails.get(key) === tail) this.#tails.delete(key);
+    };
+    return { before, begun };
   }
 }

@@ -13,6 +13,7 @@ import { Bodies } from "./bodies.ts";
 import { EarlyStores, type Stored } from "./early.ts";
 import { aedesErrors } from "./errors.ts";
 import { Inbox } from "./inbox.ts";
+import { Turns } from "./lock.ts";
 import { Queues } from "./queues.ts";
 import { decodePacket, encodePacket } from "./records.ts";
 import { AedesState } from "./state.ts";
@@ -53,6 +54,8 @@ export class StorePersistence {
   readonly #subscriptions: SubscriptionTable;
   readonly #queues: Queues;
   readonly #inbox: Inbox;
+  /** Publishes of one client are stored in their order. */
+  readonly #turns = new Turns();
   #broker: AedesBroker | undefined;
   #early: EarlyStores | undefined;
   #destroyed: Promise<void> | undefined;
@@ -228,6 +231,10 @@ export class StorePersistence {
 
   /** @throws AEDES_PACKET_UNKNOWN. */
   async incomingGetPacket(client: AedesClient, packet: AedesPacket): Promise<AedesPacket> {
+    // Stored a moment ago by this very call of Aedes: to it the packet is new.
+    if (this.#early?.of(packet)?.isInbound === true) {
+      throw aedesErrors.packetUnknown({ client: client.id, packet: packet.messageId });
+    }
     return this.#inbox.get(client.id, packet);
   }
 
@@ -251,7 +258,12 @@ export class StorePersistence {
       const orders = await this.#queues.enqueue(clients, packet, writes);
       return { isRetained, isInbound, orders };
     };
-    return isInbound ? this.#inbox.storeWith(client.id, packet, store) : store([]);
+    const turn = this.#turns.take(client.id);
+    if (isInbound) return this.#inbox.storeWith(client.id, packet, turn, store);
+    if (turn.before !== undefined) await turn.before;
+    const stored = store([]);
+    turn.begun();
+    return stored;
   }
 
   // -------------------------------------------------------------- wills

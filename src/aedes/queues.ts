@@ -10,7 +10,7 @@ import type { MapWrite } from "../store/index.ts";
 import type { Bodies } from "./bodies.ts";
 import { aedesErrors } from "./errors.ts";
 import { formatNumber } from "./keys.ts";
-import { KeyedLock } from "./lock.ts";
+import { KeyedLock, Turns } from "./lock.ts";
 import {
   decodeEntry,
   decodeNumber,
@@ -38,6 +38,7 @@ export class Queues {
   readonly #bodies: Bodies;
   readonly #logger: Logger;
   readonly #lock = new KeyedLock();
+  readonly #turns = new Turns();
   readonly #places = createLru<Place>(placesBytesMax, (_, name) => placeBytes + name.length);
 
   readonly #givenOut = new WeakMap<AedesPacket, number>();
@@ -84,27 +85,39 @@ export class Queues {
     }
   }
 
-  /** Notes the id under which a packet is sent, or that its PUBREL takes its place. */
+  /**
+   * Notes the id under which a packet is sent, or that its PUBREL takes its place. Changes of one
+   * client are made in the order of the calls, since Aedes sends what it noted in that order.
+   */
   async update(client: string, packet: AedesPacket): Promise<void> {
-    const isRelease = packet.cmd !== "publish" && packet.cmd !== undefined;
-    const order =
-      (isRelease ? undefined : await this.#orderByName(client, packet)) ??
-      (await this.#orderById(client, packet.messageId));
-    if (order === undefined) throw unknown(client, packet);
-    await this.#lock.run(`${client}/${order}`, async () => {
-      const entry = await this.#entryAt(client, order);
-      if (entry === undefined) throw unknown(client, packet);
-      const writes: MapWrite[] = [];
-      const isReleased = isRelease && entry.kind === "publish";
-      if (isReleased) await this.#bodies.release(entry.body, writes);
-      const messageId = packet.messageId;
-      const changed: QueueEntry = isRelease
-        ? { kind: "release", messageId, brokerId: undefined, brokerCounter: 0, body: 0 }
-        : { ...entry, messageId };
-      writes.push({ key: this.#entryKey(client, order), value: encodeEntry(changed) });
-      await this.#moveId(client, entry.messageId, messageId, order, writes);
-      await this.#write(writes, isReleased ? entry.body : undefined);
-    });
+    const turn = this.#turns.take(client);
+    try {
+      const isRelease = packet.cmd !== "publish" && packet.cmd !== undefined;
+      const order =
+        (isRelease ? undefined : await this.#orderByName(client, packet)) ??
+        (await this.#orderById(client, packet.messageId));
+      // Before the lock: who holds a lock waits for no turn.
+      await turn.before;
+      if (order === undefined) throw unknown(client, packet);
+      await this.#lock.run(`${client}/${order}`, async () => {
+        const entry = await this.#entryAt(client, order);
+        if (entry === undefined) throw unknown(client, packet);
+        const writes: MapWrite[] = [];
+        const isReleased = isRelease && entry.kind === "publish";
+        if (isReleased) await this.#bodies.release(entry.body, writes);
+        const { messageId } = packet;
+        const changed: QueueEntry = isRelease
+          ? { kind: "release", messageId, brokerId: undefined, brokerCounter: 0, body: 0 }
+          : { ...entry, messageId };
+        writes.push({ key: this.#entryKey(client, order), value: encodeEntry(changed) });
+        await this.#moveId(client, entry.messageId, messageId, order, writes);
+        const written = this.#write(writes, isReleased ? entry.body : undefined);
+        turn.begun();
+        await written;
+      });
+    } finally {
+      turn.begun();
+    }
   }
 
   /**

@@ -141,6 +141,25 @@ test("a QoS 2 message that is sent again after a crash is taken once", async () 
   expect((await keysOf(machine)).filter((key) => key.includes("/body/"))).toHaveLength(1);
 });
 
+for (const qos of [1, 2] as const) {
+  test(`connected subscribers get QoS ${qos} live, once, and their queues are empty afterwards`, async () => {
+    const machine = createMachine();
+    const { persistence } = await machine.start();
+    const texts = Array.from({ length: 30 }, (_, index) => `${index}`);
+    const received: Array<Promise<string[]>> = [];
+    for (const options of [away, { clientId: "clean" }]) {
+      const subscriber = await machine.connect(options);
+      received.push(collect(subscriber, texts.length));
+      await subscriber.subscribeAsync("a", { qos });
+    }
+    const publisher = await machine.connect({ clientId: "p" });
+    for (const text of texts) await publisher.publishAsync("a", text, { qos });
+    expect(await Promise.all(received)).toEqual([texts, texts]);
+    const queued = () => persistence.outgoingStream({ id: "away" }).toArray();
+    await expect.poll(queued, { timeout: 10_000 }).toEqual([]);
+  });
+}
+
 test("what may not be published is not stored", async () => {
   const machine = createMachine();
   const { aedes, persistence } = await machine.start();
