@@ -67,8 +67,11 @@ export class Databases {
     this.#parts = parts;
   }
 
+  /** In order of their shards, whichever opened first. */
   get list(): readonly OpenDatabase[] {
-    return [...this.#open.values()];
+    return [...this.#open.values()].sort(
+      (a, b) => (a.record.shards[0] ?? 0) - (b.record.shards[0] ?? 0),
+    );
   }
 
   get logs(): readonly LogShard[] {
