@@ -261,7 +261,9 @@ describe("crowds", () => {
     const after = { ms: await roundTripMs(), bytes: residentBytes() };
     // Rounded up generously: a tree that is not pruned makes it ten times as slow.
     expect(after.ms).toBeLessThan(5 * before.ms + 2);
-    expect(after.bytes - before.bytes).toBeLessThan(48 * mib);
+    // A million filters that stay would take more; the heap itself grows by so much before it is
+    // collected.
+    expect(after.bytes - before.bytes).toBeLessThan(256 * mib);
   });
 
   test.each([0, 1] as const)(
