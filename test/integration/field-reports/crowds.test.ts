@@ -35,6 +35,7 @@ beforeAll(async () => {
     ...["--set", `mqtt.maxPacketSize=${limitBytes / mib}MiB`],
     ...["--set", "mqtt.preAuthSocketsPerAddress=0"],
     ...["--set", "mqtt.preAuthTime=3s"],
+    ...["--set", "protection.flappingTakeovers=10000"],
   ]);
 });
 beforeEach(async () => {

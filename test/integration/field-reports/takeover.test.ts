@@ -23,7 +23,8 @@ let broker: LaunchedBroker;
 
 beforeAll(async () => {
   // Wills and expiries of absent clients count from the start on.
-  broker = await LaunchedBroker.open(["--set", "mqtt.restartGrace=0"]);
+  const slowdown = ["--set", "protection.flappingTakeovers=10000"];
+  broker = await LaunchedBroker.open(["--set", "mqtt.restartGrace=0", ...slowdown]);
 });
 afterAll(async () => {
   await broker[Symbol.asyncDispose]();
