@@ -222,7 +222,7 @@ export class ClientConnection
       },
     );
     this.#login = login;
-    if (flapping.isFlapping(clientId, this.#nowMs())) {
+    if (flapping.isSlowed(clientId, this.#nowMs())) {
       this.#timers.after(settings.flappingDelayMs, () => login.start(packet));
     } else {
       login.start(packet);

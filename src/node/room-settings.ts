@@ -187,6 +187,7 @@ export function brokerSettings({ mqtt, protection, devices }: Settings): BrokerS
     flapping: {
       ...brokerSettingsDefault.flapping,
       takeoversMax: protection.flappingTakeovers,
+      unhurriedMax: protection.flappingSlowdown,
     },
     devices: Object.values(devices).map(({ clientIds, packetBytesMax, messageRate }) => ({
       ...{ clientIds, packetBytesMax, messagesPerS: messageRate },

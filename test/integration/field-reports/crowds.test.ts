@@ -35,7 +35,6 @@ beforeAll(async () => {
     ...["--set", `mqtt.maxPacketSize=${limitBytes / mib}MiB`],
     ...["--set", "mqtt.preAuthSocketsPerAddress=0"],
     ...["--set", "mqtt.preAuthTime=3s"],
-    ...["--set", "protection.flappingTakeovers=10000"],
   ]);
 });
 beforeEach(async () => {

@@ -157,8 +157,7 @@ test("Tasmota: cloned ids kick each other, LWT flaps, the log names the id; othe
   const honest = await watching("tas honest", "tas/other");
   const watch = await watching("tas watch", "tele/+/LWT", 1);
   const will = { topic: "tele/tas/LWT", payload: "Offline", flags: 0x2e };
-  // From the sixth takeover on they are slowed down to one a second.
-  const rounds = 8;
+  const rounds = 20;
   for (let n = 0; n < rounds; n++) {
     const device = await withWill("DVES_123456", 4, will);
     device.send(publish("cmnd/tas/POWER", ""));

@@ -23,8 +23,7 @@ let broker: LaunchedBroker;
 
 beforeAll(async () => {
   // Wills and expiries of absent clients count from the start on.
-  const slowdown = ["--set", "protection.flappingTakeovers=10000"];
-  broker = await LaunchedBroker.open(["--set", "mqtt.restartGrace=0", ...slowdown]);
+  broker = await LaunchedBroker.open(["--set", "mqtt.restartGrace=0"]);
 });
 afterAll(async () => {
   await broker[Symbol.asyncDispose]();

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { flappingSettingsDefault } from "../../../src/broker/limits/flapping.ts";
 import { BrokerWorld } from "../../support/broker-world.ts";
 import { publishing } from "../../support/raw-mqtt.ts";
 
@@ -75,7 +76,8 @@ describe("rates", () => {
 
 describe("R43: two clients that fight over an id", () => {
   test("are told once a minute with the id, and slowed down; others are not concerned", async () => {
-    const world = await BrokerWorld.start();
+    const flapping = { ...flappingSettingsDefault, unhurriedMax: 8 };
+    const world = await BrokerWorld.start({ settings: { flapping } });
     let connected = 0;
     const rounds = 30;
     for (let round = 0; round < rounds; round++) {

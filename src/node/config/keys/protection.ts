@@ -79,11 +79,18 @@ export const protection = group("Rates and overload. Rates slow clients down, th
     zero: "no_limit",
   }),
   flappingTakeovers: count({
-    doc: "Takeovers of one client id in a minute that are told and slowed down to one a second.",
+    doc: "Takeovers of one client id in a minute that are told in the log.",
     reload: "restart",
     fallback: "5",
     min: 2,
     max: 10_000,
+  }),
+  flappingSlowdown: count({
+    doc: "Takeovers of one client id in a minute after which each further one waits a second.",
+    reload: "restart",
+    fallback: "300",
+    min: 2,
+    max: 1_000_000,
   }),
   sysInterval: duration({
     doc: "How often `$SYS` and `$flagstone` are published to those who subscribed.",

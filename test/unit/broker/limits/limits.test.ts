@@ -105,15 +105,22 @@ describe("overload", () => {
 });
 
 describe("flapping", () => {
-  test("R43: the id is told once in a window, and is slowed down while it lasts", () => {
-    const flapping = new Flapping({ ...flappingSettingsDefault, takeoversMax: 3, idsMax: 2 });
+  test("R43: the id is told once in a window, and is slowed down when it goes on and on", () => {
+    const flapping = new Flapping({
+      ...flappingSettingsDefault,
+      takeoversMax: 3,
+      unhurriedMax: 5,
+      idsMax: 2,
+    });
+    for (let n = 0; n < 4; n++) flapping.note("brisk", 0);
+    expect(flapping.isSlowed("brisk", 1)).toBe(false);
     const told = Array.from({ length: 6 }, (_, n) => flapping.note("id", n * 1000));
     expect(told).toEqual([false, false, true, false, false, false]);
-    expect(flapping.isFlapping("id", 5000)).toBe(true);
-    expect(flapping.isFlapping("other", 5000)).toBe(false);
-    expect(flapping.isFlapping("id", 60_000)).toBe(false);
+    expect(flapping.isSlowed("id", 5000)).toBe(true);
+    expect(flapping.isSlowed("other", 5000)).toBe(false);
+    expect(flapping.isSlowed("id", 60_000)).toBe(false);
     // Ids are bounded: the one not seen longest is forgotten.
     for (const id of ["a", "b", "c"]) flapping.note(id, 5000);
-    expect(flapping.isFlapping("id", 5000)).toBe(false);
+    expect(flapping.isSlowed("id", 5000)).toBe(false);
   });
 });
