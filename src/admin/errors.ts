@@ -75,12 +75,6 @@ export const adminErrors = defineErrors({
     message: "{what} are at their limit of {max}",
     help: "Try again in a moment.",
   },
-  unavailable: {
-    code: "ADMIN_UNAVAILABLE",
-    kind: "invalid",
-    message: "this node has no {what}",
-    help: "This version or this way of running it does not offer that.",
-  },
   taskState: {
     code: "ADMIN_TASK_STATE",
     kind: "conflict",

@@ -147,8 +147,8 @@ export interface Sessions {
    */
   connect(request: ConnectRequest, link: SessionLink): Promise<ConnectOutcome>;
   readonly retained: Retained;
-  /** The operator's view of durable sessions, where there is one. */
-  readonly inspector?: SessionInspector;
+  /** The operator's view of durable sessions. */
+  readonly inspector: SessionInspector;
   /** Detaches who is still attached (as `shutdown`) and commits everything. The store is next. */
   close(): Promise<void>;
   counts(): { readonly durable: number; readonly connected: number };

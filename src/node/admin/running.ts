@@ -1,13 +1,7 @@
 // What a ready node offers its HTTP interface: the faces of broker, sessions and store, in the shape
-// that the admin room asks for. Functions that this node's store lacks are refused by name.
+// that the admin room asks for.
 
-import {
-  adminErrors,
-  type ClientInfo,
-  type ClientsPort,
-  type OutgoingMessage,
-  type RunningParts,
-} from "../../admin/index.ts";
+import type { ClientInfo, ClientsPort, OutgoingMessage, RunningParts } from "../../admin/index.ts";
 import type { Broker, ClientView } from "../../broker/index.ts";
 import { createFrame, type Properties } from "../../mqtt/index.ts";
 import type { NodeParts } from "../assemble.ts";
@@ -15,27 +9,12 @@ import type { NodeParts } from "../assemble.ts";
 export function runningPartsOf({ broker, store }: NodeParts): RunningParts {
   return {
     clients: clientsPort(broker),
-    sessions: orRefused(broker.sessions.inspector, "view of sessions"),
+    sessions: broker.sessions.inspector,
     retained: broker.sessions.retained,
     store,
-    operator: orRefused(store.operator, "such function of the store"),
+    operator: store.operator,
     publish: (message) => broker.publish(ownMessage(message)),
   };
-}
-
-/** The functions of `found`, and for those it lacks an error that says so. */
-function orRefused<T extends object>(found: object | undefined, what: string): T {
-  return new Proxy((found ?? {}) as T, {
-    get: (target, name) => {
-      const value: unknown = Reflect.get(target, name);
-      if (typeof value === "function") return value.bind(target);
-      if (name === "alarms") return () => [];
-      if (value !== undefined || typeof name === "symbol" || name === "then") return value;
-      return () => {
-        throw adminErrors.unavailable({ what });
-      };
-    },
-  });
 }
 
 const protocols: Readonly<Record<number, string>> = { 3: "3.1", 4: "3.1.1", 5: "5" };

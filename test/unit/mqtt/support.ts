@@ -1,4 +1,4 @@
-// Small helpers of the codec tests: hex in, packets out, and the reason of a refusal.
+// What the codec tests share: hex in, packets out, and the reason of a refusal.
 
 import { CodedError } from "../../../src/base/index.ts";
 import {
