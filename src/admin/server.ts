@@ -43,6 +43,8 @@ export type AdminServer = {
 const folderName = "admin";
 const headersMs = 10_000;
 const requestMs = 60_000;
+/** Open connections, strangers' too: beyond they are closed, and the broker keeps its descriptors. */
+const connectionsMax = 512;
 /** Cursors may hold a client id of 64 KiB. */
 const headerBytesMax = 128 * 1024;
 
@@ -73,6 +75,7 @@ export async function openAdmin(
     },
     overrideGlobalObjects: false,
   }) as Server;
+  server.maxConnections = connectionsMax;
   const port = await listen(server, settings);
   server.on("error", (error) => logger.warn("admin.server_error", { error: toError(error) }));
   return {

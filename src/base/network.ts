@@ -125,6 +125,11 @@ export type WebSocketRules = {
    * and of loopback. Clients that are no browsers send none and are not concerned.
    */
   readonly origins: readonly string[];
+  /**
+   * Peers may log in without credentials. A page in a browser of this machine then counts as one of
+   * the same host only by address: a name can be pointed at loopback by whoever owns it.
+   */
+  readonly isOpen: boolean;
   /** Largest message; it may hold many packets. Beyond: closed with 1009. */
   readonly messageBytesMax: number;
   /** Bytes of a message that is not complete yet, taken from a peer that has not logged in. */

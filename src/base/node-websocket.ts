@@ -5,7 +5,7 @@
 // `mqttv3.1` (400), what is no upgrade (426); then text messages (1003) and too large ones (1009).
 
 import http, { type IncomingMessage } from "node:http";
-import type net from "node:net";
+import net from "node:net";
 import type { Duplex } from "node:stream";
 import { WebSocket, WebSocketServer } from "ws";
 import {
@@ -76,7 +76,7 @@ export class WebSocketDoor {
       return;
     }
     const { upgrade, remote, certificate } = waiting;
-    const refusal = refusalOf(request, this.#rules);
+    const refusal = refusalOf(request, remote, this.#rules);
     if (refusal !== undefined) {
       upgrade.failed(refusal.reason);
       socket.end(`HTTP/1.1 ${refusal.status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
@@ -92,13 +92,17 @@ export class WebSocketDoor {
 
 type Refusal = { readonly status: string; readonly reason: string };
 
-function refusalOf(request: IncomingMessage, rules: WebSocketRules): Refusal | undefined {
+function refusalOf(
+  request: IncomingMessage,
+  remote: string,
+  rules: WebSocketRules,
+): Refusal | undefined {
   const path = (request.url ?? "").split("?", 1)[0] ?? "";
   if (path !== rules.path) {
     return { status: "404 Not Found", reason: `path ${JSON.stringify(path.slice(0, 200))}` };
   }
   const { origin, host } = request.headers;
-  if (origin !== undefined && !mayOriginate(origin, host ?? "", rules.origins)) {
+  if (origin !== undefined && !mayOriginate(origin, { host, remote }, rules)) {
     return { status: "403 Forbidden", reason: `origin ${JSON.stringify(origin.slice(0, 200))}` };
   }
   const offered = (request.headers["sec-websocket-protocol"] ?? "").split(",");
@@ -107,16 +111,30 @@ function refusalOf(request: IncomingMessage, rules: WebSocketRules): Refusal | u
 }
 
 /** Pages may speak to the host they came from; what runs on loopback is not the web. */
-function mayOriginate(origin: string, host: string, origins: readonly string[]): boolean {
+function mayOriginate(
+  origin: string,
+  { host = "", remote }: { readonly host: string | undefined; readonly remote: string },
+  { origins, isOpen }: WebSocketRules,
+): boolean {
   if (origins.includes("*") || origins.includes(origin)) return true;
   if (origins.length > 0) return false;
   try {
     const { hostname } = new URL(origin);
     const own = new URL(`http://${host}`).hostname;
-    return hostname === own || hostname === "localhost" || hostname === "127.0.0.1";
+    if (hostname === "localhost" || hostname === "127.0.0.1") return true;
+    return hostname === own && !(isOpen && isOnLoopback(remote) && isName(own));
   } catch {
     return false; // "null", and whatever else is no URL
   }
+}
+
+function isOnLoopback(remote: string): boolean {
+  return /^(127\.|\[?(::ffff:127\.|::1\]))/.test(remote);
+}
+
+/** `hostname` as URLs have it: IPv6 in brackets. */
+function isName(hostname: string): boolean {
+  return !hostname.startsWith("[") && !net.isIPv4(hostname);
 }
 
 type Names = {

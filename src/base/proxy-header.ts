@@ -132,7 +132,8 @@ function commonNameIn(fields: Buffer): string | undefined {
   if (ssl === undefined || ssl.length < 5) return undefined;
   const wasVerified = ssl.readUInt32BE(1) === 0 && (ssl.readUInt8(0) & certificateFlags) !== 0;
   if (!wasVerified) return undefined;
-  return fieldIn(ssl.subarray(5), typeCommonName)?.toString("utf8");
+  const name = fieldIn(ssl.subarray(5), typeCommonName)?.toString("utf8");
+  return name === "" ? undefined : name; // nobody's: it must not log anybody in
 }
 
 /** A value in a list of {type u8, length u16, value}; a list that is cut has no more of them. */

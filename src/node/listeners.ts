@@ -88,10 +88,13 @@ const messageSpareBytes = 1024 * 1024;
 const proxyHeadersMax = 1000;
 
 function optionsOf(
-  { mqtt }: Settings,
-  { type, path, origins, proxyFrom, tls }: ListenerSettings,
+  settings: Settings,
+  own: ListenerSettings,
   material: TlsMaterial | undefined,
 ): ListenOptions {
+  const { mqtt } = settings;
+  const { type, path, origins, proxyFrom, tls } = own;
+  const chain = chainOf(settings, own);
   const isWebSocket = type === "ws" || type === "wss";
   return {
     ...(proxyFrom.length > 0 && {
@@ -112,6 +115,7 @@ function optionsOf(
       webSocket: {
         path,
         origins,
+        isOpen: chain.length === 0 || chain.includes("anonymous"),
         messageBytesMax: mqtt.maxPacketSizeBytes + messageSpareBytes,
         strangerBytesMax: 2 * mqtt.preAuthBytes,
       },

@@ -1,6 +1,7 @@
 // The operator's surface on the launched broker: HTTP interface and the commands over it.
 
 import { chmod, readFile, writeFile } from "node:fs/promises";
+import net from "node:net";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import mqtt, { type MqttClient } from "mqtt";
@@ -73,6 +74,18 @@ describe("the admin port", () => {
       expect(stderr).toContain(`cannot listen on 127.0.0.1:${broker.adminPort} (admin.port)`);
       await using again = await startBroker({ dataDir });
       expect(again.adminPort).toBeUndefined();
+    }));
+
+  test("idle strangers get so many connections and no more, and leave room when they go", () =>
+    operated(async ({ broker, url }) => {
+      const sockets = Array.from({ length: 520 }, () =>
+        net
+          .connect({ port: broker.adminPort as number, host: "127.0.0.1" })
+          .on("error", () => undefined),
+      );
+      await expect.poll(() => sockets.filter((one) => one.destroyed).length).toBe(8);
+      for (const socket of sockets) socket.destroy();
+      await expect.poll(async () => (await fetch(`${url}/livez`)).status).toBe(200);
     }));
 
   test("health and metrics are there without a key; the page of metrics names them all", () =>

@@ -51,7 +51,8 @@ export function parseGrants(value: unknown): readonly Grant[] {
   if (typeof value !== "object" || Array.isArray(value)) throw invalidRights("no object");
   const grants: Grant[] = [];
   for (const [key, filters] of Object.entries(value)) {
-    const shape = shapes[key];
+    // Of its own: every object has a "constructor", and a grant without an effect would allow.
+    const shape = Object.hasOwn(shapes, key) ? shapes[key] : undefined;
     if (shape === undefined) throw invalidRights(`unknown key ${JSON.stringify(key.slice(0, 40))}`);
     if (!Array.isArray(filters)) throw invalidRights(`${key} is no list of filters`);
     for (const filter of filters) {

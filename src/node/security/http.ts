@@ -43,5 +43,5 @@ async function textOf(response: Response): Promise<string> {
 export function reasonOf(error: unknown): string {
   const { message, cause } = toError(error);
   const code = cause instanceof Error && "code" in cause ? ` (${String(cause.code)})` : "";
-  return `${message.slice(0, 200)}${code}`;
+  return `${message.replace(/https?:\/\/\S+/g, "the URL").slice(0, 200)}${code}`;
 }

@@ -54,16 +54,17 @@ describe("version 2", () => {
   });
 
   test("the common name counts when the balancer has verified the certificate", () => {
-    const ssl = (flags: number, verify: number) =>
+    const ssl = (flags: number, verify: number, name = "alice") =>
       proxyV2(source, {
         fields: Buffer.concat([
           tlv(0x04, Buffer.alloc(3)),
-          tlv(0x20, Buffer.from([flags, 0, 0, 0, verify, ...tlv(0x22, Buffer.from("alice"))])),
+          tlv(0x20, Buffer.from([flags, 0, 0, 0, verify, ...tlv(0x22, Buffer.from(name))])),
         ]),
       });
     expect(parseProxyHeader(ssl(0x07, 0))).toMatchObject({ commonName: "alice" });
     expect(parseProxyHeader(ssl(0x07, 1))).toMatchObject({ commonName: undefined });
     expect(parseProxyHeader(ssl(0x01, 0))).toMatchObject({ commonName: undefined });
+    expect(parseProxyHeader(ssl(0x07, 0, ""))).toMatchObject({ commonName: undefined });
   });
 
   test.each([

@@ -225,13 +225,15 @@ describe("TLS", () => {
 });
 
 const webSocketRules: WebSocketRules = {
-  ...{ path: "/mqtt", origins: [], messageBytesMax: 1_000_000, strangerBytesMax: 10_000 },
+  ...{ path: "/mqtt", origins: [], isOpen: false },
+  ...{ messageBytesMax: 1_000_000, strangerBytesMax: 10_000 },
 };
 
-type PageOptions = { readonly path?: string; readonly origin?: string };
+type PageOptions = { readonly path?: string; readonly origin?: string; readonly host?: string };
 
 function webSocket(port: number, protocols: string[], options: PageOptions = {}) {
-  const { path = "/mqtt", ...rest } = options;
+  const { path = "/mqtt", host, ...page } = options;
+  const rest = { ...page, ...(host !== undefined && { headers: { host } }) };
   const socket = new WebSocket(`ws://127.0.0.1:${port}${path}`, protocols, rest);
   const spoken = { socket, bytes: Buffer.alloc(0), code: 0, error: "" };
   socket.on("message", (data: Buffer) => {
@@ -286,6 +288,22 @@ describe("WebSocket", () => {
       webSocket(all.port, ["mqtt"], { origin: "http://evil.example" }),
     ];
     const denied = webSocket(other.port, ["mqtt"], { origin: "http://localhost" });
+    await until(() => ok.every(({ socket }) => socket.readyState === WebSocket.OPEN));
+    await until(() => denied.error !== "");
+    expect(denied.error).toContain("403");
+  });
+
+  test("where nobody needs credentials, a name that was pointed at loopback is no host of ours", async () => {
+    const rebound = { origin: "http://evil.example", host: "evil.example" };
+    const open = await echo({ webSocket: { ...webSocketRules, isOpen: true } });
+    const closed = await echo({ webSocket: webSocketRules });
+    const denied = webSocket(open.port, ["mqtt"], rebound);
+    const ok = [
+      webSocket(closed.port, ["mqtt"], rebound),
+      webSocket(open.port, ["mqtt"], { origin: "http://127.0.0.2:8080", host: "127.0.0.2" }),
+      webSocket(open.port, ["mqtt"], { origin: "http://[::1]", host: "[::1]:9001" }),
+      webSocket(open.port, ["mqtt"], { origin: "http://localhost:8080", host: "localhost" }),
+    ];
     await until(() => ok.every(({ socket }) => socket.readyState === WebSocket.OPEN));
     await until(() => denied.error !== "");
     expect(denied.error).toContain("403");

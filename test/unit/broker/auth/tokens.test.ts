@@ -77,6 +77,8 @@ describe("tokens", () => {
     ["with a user that is no text", { sub: 7 as unknown as string }],
     ["with rights that are no rights", { rights: { publish: "#" } }],
     ["with unknown rights", { rights: { admin: ["#"] } }],
+    ["with rights that every object has", { rights: { constructor: ["#"] } }],
+    ["with rights of a prototype", { rights: JSON.parse('{"__proto__": ["#"]}') }],
     ["with a filter that is none", { rights: { publish: ["a#"] } }],
   ])("one that is %s is denied", async (_name, claims) => {
     const merged = Object.entries({ ...good, ...claims }).filter(
