@@ -5,7 +5,6 @@ import { toJsonSchema } from "@valibot/to-json-schema";
 import type { GenericSchema } from "valibot";
 import { apiPrefix, contract, operationNames, operations } from "./contract.ts";
 
-/** The types of openapi-types do not hold under exact optional properties. */
 type Json = Readonly<Record<string, unknown>>;
 type Parts = {
   readonly params?: GenericSchema;

@@ -38,7 +38,6 @@ export const packageHomes: Readonly<Record<string, string | readonly string[]>> 
   "@hono/node-server": "src/admin/",
   "@valibot/to-json-schema": "src/admin/",
   hono: "src/admin/",
-  "hono-openapi": "src/admin/",
   preact: "src/ui/",
   // Two contracts are written in it: keys of the configuration, bodies of the HTTP API.
   valibot: ["src/node/config/", "src/admin/"],
