@@ -489,6 +489,8 @@ export class Group {
           if (receiver?.manifest.meta.index !== meta.index) {
             throw new Error(`the snapshot at ${meta.index} was never received`);
           }
+          // Before anything is given up for it: what is here now this program can read.
+          checkMachineVersion(receiver.manifest, this.machine);
           await this.#snapshots.rested();
           await this.#disk.cutAbove(meta);
           await receiver.commit();
@@ -507,7 +509,6 @@ export class Group {
     const reader = await snapshots.latest(this.id);
     if (reader === undefined) throw new Error("the snapshot received is gone");
     try {
-      checkMachineVersion(reader.manifest, this.machine);
       await this.machine.install(reader.manifest, readPieces(reader));
     } finally {
       await reader.close();
@@ -530,7 +531,8 @@ export class Group {
     if (this.#snapshots.isUnderWay || this.#run.isBusy || !this.isUp) return;
     if (this.appliedIndex <= this.#snapshots.index) return;
     const { id: group, epoch, machine } = this;
-    const head = { group, epoch, meta: this.#run.base, machineVersion: machine.version };
+    const machineVersion = machine.captureVersion ?? machine.version;
+    const head = { group, epoch, meta: this.#run.base, machineVersion };
     this.#snapshots.begin(head, machine.capture());
   }
 

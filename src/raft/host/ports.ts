@@ -12,8 +12,14 @@ import type { Member } from "./members.ts";
  * group on this node.
  */
 export interface StateMachine {
-  /** Version of the snapshots that `capture` makes, u16. */
+  /** Newest version of the snapshots that `install` reads, u16. */
   readonly version: number;
+  /**
+   * Version of what `capture` makes now, at most `version`; absent: the same. A machine whose
+   * versions are raised by an entry says the one in force, so that members whose program is still
+   * older can take its snapshots.
+   */
+  readonly captureVersion?: number;
   /** Highest index in its own durable state; 0 for a machine that lives in memory. */
   readonly durableIndex: number;
   /** One result an entry, for whoever proposed it. Data are views valid until it resolves. */

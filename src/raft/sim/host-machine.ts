@@ -77,6 +77,10 @@ export class HostMachine implements StateMachine {
     this.#watch.installed(head.meta.index, this.hash);
   }
 
+  get captureVersion(): number {
+    return this.activeVersion;
+  }
+
   #applyOne(entry: CommandEntry): number {
     if (entry.version > this.#options.programVersion) {
       throw new Error(`an entry of version ${entry.version} met an older program`);

@@ -239,6 +239,9 @@ test("a snapshot of a newer program stops the group on the older one, not the no
   await cluster.form(3);
   const leader = await cluster.leader();
   const behind = otherThan(cluster, leader.node)[0] as Station;
+  await cluster.propose(leader, "before");
+  await cluster.until(() => cluster.texts(behind.node).length === 1);
+  const had = cluster.group(behind.node).status().persisted;
   cluster.stop(behind, "kill");
   for (let count = 0; count < 20; count++) await cluster.propose(leader, `${count}`);
   await cluster.clock.advance(2_000);
@@ -250,5 +253,28 @@ test("a snapshot of a newer program stops the group on the older one, not the no
   const { failure } = cluster.group(behind.node).status();
   expect(failure?.message).toContain("a Raft snapshot has version 2, this release reads 1");
   expect(hostOf(behind).failure).toBeUndefined();
+  // Nothing was given up for it: the older program starts again with the log that it had.
+  for (const station of cluster.stations) cluster.stop(station, "power");
+  await cluster.restart(behind);
+  expect(cluster.group(behind.node).status()).toMatchObject({ state: "up", lastIndex: had });
+  await cluster.close();
+});
+
+test("a snapshot taken before a version is in force helps members that are not upgraded yet", async () => {
+  const cluster = new RaftCluster();
+  await cluster.form(3);
+  const leader = await cluster.leader();
+  const behind = otherThan(cluster, leader.node)[0] as Station;
+  cluster.stop(behind, "kill");
+  for (let count = 0; count < 20; count++) await cluster.propose(leader, `${count}`);
+  await cluster.clock.advance(2_000);
+  const machine = cluster.station(leader.node).machines.get(1);
+  Object.defineProperty(machine, "version", { value: 2 });
+  Object.defineProperty(machine, "captureVersion", { value: 1 });
+  await cluster.complete(leader.checkpoint());
+  await cluster.restart(behind);
+  await cluster.until(() => cluster.texts(behind.node).length === 20);
+  expect(hostOf(behind).counters.snapshotsInstalled).toBe(1);
+  expect(cluster.group(behind.node).status().state).toBe("up");
   await cluster.close();
 });
