@@ -35,7 +35,7 @@ export function showSource(place: Place): string[] {
   if (place.kind !== "file") return [];
   const start = Math.max(0, place.column - Math.floor(columnsMax / 2));
   const from = place.lineText.length > columnsMax ? start : 0;
-  const shown = printable(place.lineText.slice(from, from + columnsMax));
+  const shown = printable(withoutSecrets(place.lineText).slice(from, from + columnsMax));
   const at = place.column - 1 - from;
   // Tabs are kept before the caret, so that it stands under its text whatever their width.
   const indent = shown.slice(0, at).replace(/[^\t]/g, " ").padEnd(at);
@@ -43,6 +43,17 @@ export function showSource(place: Place): string[] {
   const number = String(place.line);
   const gutter = " ".repeat(number.length);
   return [`  ${number} | ${shown}`, `  ${gutter} | ${indent}${caret}`];
+}
+
+/**
+ * A fault of the syntax, or of a key that is misspelt, may stand on the line of a secret. As long as
+ * before: the caret stays under its text.
+ */
+function withoutSecrets(line: string): string {
+  return line.replace(
+    /((?:secr|bearer)\w{0,20}["']?\s{0,9}:\s{0,9})("[^"]*"?|'[^']*'?|[^\s,}][^,}]*)/gi,
+    (_all, key: string, value: string) => `${key}${"*".repeat(value.length)}`,
+  );
 }
 
 /** Sorts places as a reader goes through them: file top to bottom, environment, flags. */

@@ -4,7 +4,8 @@ import { choice, count, duration, group, list, secret, text } from "../schema.ts
 import { day, minute, second } from "./units.ts";
 
 const anyPath = /^[^\0]{0,4096}$/;
-const anyUrl = /^(https?:\/\/[^\s]{1,2000})?$/;
+/** None with user and password: they would not be sent, and URLs are shown. */
+const anyUrl = /^(https?:\/\/(?![^/?#]*@)[^\s]{1,2000})?$/;
 const anyText = /^[^\0]{0,1024}$/;
 
 const jwt = group(
@@ -15,7 +16,7 @@ const jwt = group(
       reload: "restart",
       fallback: "",
       pattern: anyUrl,
-      expected: "a URL that begins with https:// or http://",
+      expected: "a URL that begins with https:// or http://, without user and password",
     }),
     jwksFile: text({
       doc: "File with the key set; read again when it changes.",
@@ -81,7 +82,7 @@ const http = group("A service that is asked about each login, by POST with JSON.
     reload: "restart",
     fallback: "",
     pattern: anyUrl,
-    expected: "a URL that begins with https:// or http://",
+    expected: "a URL that begins with https:// or http://, without user and password",
   }),
   bearer: secret({
     doc: "Sent as `Authorization: Bearer`; empty: not sent.",

@@ -252,3 +252,26 @@ test("unknown file keys keep the faults of their neighbours in sight", () => {
     /did you mean "dir"\?[\s\S]*got "-1"[\s\S]*2 faults/,
   );
 });
+
+test.each([
+  ["a misspelt key", "  secrt: hunter2hunter2", "  secrt: **************"],
+  [
+    "a key that is there twice",
+    "  secret: hunter2\n    secret: 'hunter2'",
+    "    secret: *********",
+  ],
+  [
+    "a line that is broken",
+    '  {"secret": "hunter2", bearer: hunter2',
+    '  {"secret": *********, bearer: *******',
+  ],
+])("%s does not show the secret on its line", (_name, text, shown) => {
+  const told = faultsOfFile(`authentication:\n  jwt:\n  ${text}\n`);
+  expect(told).toContain(shown);
+  expect(told).not.toContain("hunter2");
+});
+
+test("a URL that only looks as if it named a user is good", () => {
+  const url = "https://auth.example/login?as=a@b";
+  expect(faultsOfFile(`authentication:\n  http: {url: "${url}"}\n`)).toBe("no fault");
+});

@@ -57,6 +57,10 @@ test.each([
     },
     "only one of authentication.jwt",
   ],
+  [
+    { authentication: { http: { url: "https://flagstone:word@auth.example/" } } },
+    "expected a URL that begins with https:// or http://, without user and password",
+  ],
   [{ authentication: { jwt: { secret: "short" } } }, "got a secret, expected 32 bytes or more"],
   [{ authentication: { http: { url: "ftp://x" } } }, "expected a URL that begins with https://"],
   [{ authorization: { sources: ["acl"] } }, '"acl" is no source; there are'],
