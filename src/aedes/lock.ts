@@ -33,14 +33,19 @@ export class Turns {
 
   take(key: string): Turn {
     const before = this.#tails.get(key);
-    let resolve: () => void = () => undefined;
+    let resolve: (before: Promise<void> | undefined) => void = () => undefined;
     const tail = new Promise<void>((done) => {
-      resolve = done;
+      resolve = done as typeof resolve;
     });
     this.#tails.set(key, tail);
-    const begun = (): void => {
-      resolve();
+    const leave = (): void => {
       if (this.#tails.get(key) === tail) this.#tails.delete(key);
+    };
+    // One that gives up early does not let the next ones pass those before it.
+    const begun = (): void => {
+      resolve(before);
+      if (before === undefined) leave();
+      else tail.then(leave);
     };
     return { before, begun };
   }

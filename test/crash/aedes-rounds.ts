@@ -1,10 +1,12 @@
 // Rounds of kill -9 under an Aedes host: a publisher sends numbered messages to a durable subscriber
-// that is away; the host dies at a drawn moment; what was acknowledged is looked for after the last.
+// that is away; the host dies at a drawn moment, and not before some were acknowledged; what was
+// acknowledged is looked for after the last.
 // The host program is given a folder and a port, and says `ready PORT`.
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
 import mqtt from "mqtt";
 import type { SeededRandom } from "../../src/base/index.ts";
 
@@ -27,6 +29,11 @@ export type RoundsOptions = {
 const away = { clientId: "away", clean: false, reconnectPeriod: 0 } as const;
 /** Messages on their way at once. */
 const window = 20;
+/** Acknowledgements that each round waits for, however slow the machine is; at most so long. */
+export const ackedPerRoundMin = 5;
+const slowMsMax = 30_000;
+/** No message for so long: that was all, as long as nothing acknowledged is missing. */
+const quietMs = 3000;
 
 type Host = { readonly child: ChildProcess; readonly url: string };
 
@@ -54,6 +61,7 @@ export async function runRounds(options: RoundsOptions): Promise<RoundsResult> {
   for (let round = 0; round < rounds; round++) {
     const publisher = await mqtt.connectAsync(host.url, { reconnectPeriod: 0 });
     publisher.on("error", () => undefined);
+    const ackedBefore = acked.length;
     let isOver = false;
     const send = async (): Promise<void> => {
       while (!isOver) {
@@ -67,31 +75,42 @@ export async function runRounds(options: RoundsOptions): Promise<RoundsResult> {
       }
     };
     for (let count = 0; count < window; count++) void send();
-    await new Promise((resolve) => setTimeout(resolve, random.between(20, 250)));
+    await sleep(random.between(20, 250));
+    await until(() => acked.length - ackedBefore >= ackedPerRoundMin, slowMsMax);
     host.child.kill("SIGKILL");
     await once(host.child, "exit");
     isOver = true;
     publisher.end(true);
     host = await start(options);
   }
-  const received = await collect(host);
+  const received = await collect(host, acked);
   await kill(host);
   return judge(acked, received);
 }
 
 /** All that the subscriber gets until it has been quiet for a while. */
-async function collect(host: Host): Promise<number[]> {
+async function collect(host: Host, acked: readonly number[]): Promise<number[]> {
   const received: number[] = [];
+  const missing = new Set(acked);
   const client = mqtt.connect(host.url, away);
   client.on("error", () => undefined);
   let quietSince = Date.now();
   client.on("message", (_topic, payload) => {
     received.push(Number(payload));
+    missing.delete(Number(payload));
     quietSince = Date.now();
   });
-  while (Date.now() - quietSince < 3000) await new Promise((resolve) => setTimeout(resolve, 100));
+  const isQuiet = (): boolean =>
+    Date.now() - quietSince > (missing.size === 0 ? quietMs : slowMsMax);
+  await until(isQuiet, Number.POSITIVE_INFINITY);
   client.end(true);
   return received;
+}
+
+/** Looks again and again; gives up after `msMax`. */
+async function until(isSo: () => boolean, msMax: number): Promise<void> {
+  const end = Date.now() + msMax;
+  while (!isSo() && Date.now() < end) await sleep(5);
 }
 
 function judge(acked: readonly number[], received: readonly number[]): RoundsResult {

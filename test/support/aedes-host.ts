@@ -7,8 +7,14 @@ import { Aedes } from "aedes";
 import mqtt, { type IClientOptions, type MqttClient } from "mqtt";
 import { StorePersistence } from "../../src/aedes/index.ts";
 import type { PersistenceOptions } from "../../src/aedes/persistence.ts";
-import { systemClock } from "../../src/base/index.ts";
-import { type LocalStore, MemoryMachine, openLocalStore } from "../../src/store/index.ts";
+import { type SeededRandom, systemClock } from "../../src/base/index.ts";
+import {
+  type LocalStore,
+  type MapShard,
+  MemoryMachine,
+  openLocalStore,
+  type Store,
+} from "../../src/store/index.ts";
 
 export type Host = {
   readonly aedes: Aedes;
@@ -28,9 +34,11 @@ export class AedesMachine {
     return address.port;
   }
 
-  async start(options: PersistenceOptions = {}): Promise<Host> {
+  /** With `uneven`, what is read from the store comes after a drawn number of turns. */
+  async start(options: PersistenceOptions = {}, uneven?: SeededRandom): Promise<Host> {
     const { store, close } = await openLocalStore({ memory: this.memory });
-    const persistence = new StorePersistence({ store, close }, options);
+    const read = uneven === undefined ? store : withUnevenReads(store, uneven);
+    const persistence = new StorePersistence({ store: read, close }, options);
     // The types of Aedes name the persistence of old, with callbacks.
     const aedes = await Aedes.createBroker({ id: "host", persistence: persistence as never });
     const server = createServer(aedes.handle);
@@ -76,4 +84,29 @@ export class AedesMachine {
     });
     return client;
   }
+}
+
+/** Reads of one moment end in any order; writes are as they were. */
+function withUnevenReads(store: Pick<Store, "state">, random: SeededRandom): Pick<Store, "state"> {
+  const later = async (): Promise<void> => {
+    for (let turns = random.between(0, 4); turns > 0; turns--) {
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  };
+  return {
+    state: (ownerKey) => {
+      const shard = store.state(ownerKey);
+      const get: MapShard["get"] = async (key) => {
+        await later();
+        return shard.get(key);
+      };
+      return new Proxy(shard, {
+        get: (target, name) => {
+          if (name === "get") return get;
+          const value: unknown = Reflect.get(target, name);
+          return typeof value === "function" ? value.bind(target) : value;
+        },
+      });
+    },
+  };
 }

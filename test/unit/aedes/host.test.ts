@@ -1,5 +1,6 @@
 import type { MqttClient } from "mqtt";
 import { afterEach, expect, test } from "vitest";
+import { SeededRandom } from "../../../src/base/index.ts";
 import { AedesMachine } from "../../support/aedes-host.ts";
 
 const machines: AedesMachine[] = [];
@@ -45,6 +46,24 @@ for (const qos of [1, 2] as const) {
     await Promise.all(texts.map((text) => publisher.publishAsync("a/b", text, { qos })));
     machine.crash();
     await machine.start();
+    let received: Promise<string[]> | undefined;
+    await machine.connect(away, (client) => {
+      received = collect(client, texts.length);
+    });
+    expect(await received).toEqual(texts);
+  });
+}
+
+for (const qos of [1, 2] as const) {
+  test(`publishes and handshakes at QoS ${qos} keep their order though look-ups end in any order`, async () => {
+    const machine = createMachine();
+    await machine.start({}, new SeededRandom(qos));
+    const subscriber = await machine.connect(away);
+    await subscriber.subscribeAsync("a", { qos });
+    await subscriber.endAsync();
+    const publisher = await machine.connect({ clientId: "p" });
+    const texts = Array.from({ length: 200 }, (_, index) => `${index}`);
+    await Promise.all(texts.map((text) => publisher.publishAsync("a", text, { qos })));
     let received: Promise<string[]> | undefined;
     await machine.connect(away, (client) => {
       received = collect(client, texts.length);
