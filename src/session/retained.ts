@@ -42,9 +42,12 @@ type KeptPage = { readonly revision: number; readonly page: RetainedPage };
 
 /** What an entry takes beside its frame and topic, about. */
 const entryOverheadBytes = 250;
+/** What a page takes beside its entries and its name, as measured. */
+const pageOverheadBytes = 350;
 
-function pageBytes({ page }: KeptPage): number {
-  let bytes = entryOverheadBytes;
+/** An empty page counts too, and its name: a filter may be as long as a message. */
+function pageBytes({ page }: KeptPage, name: string): number {
+  let bytes = pageOverheadBytes + 2 * name.length;
   for (const { message } of page.entries) {
     bytes += message.frame.length + 4 * message.topic.length + entryOverheadBytes;
   }
@@ -66,6 +69,11 @@ export class RetainedStore implements Retained {
     this.#nowUs = options.nowUs;
     this.#onCorrupt = options.onCorrupt;
     this.#pages = createLru(options.cacheBytesMax, pageBytes);
+  }
+
+  /** Pages that are kept. */
+  get pageCount(): number {
+    return this.#pages.count;
   }
 
   put(message: Ttv, isEmpty: boolean, done: (error: CodedError | undefined) => void): void {

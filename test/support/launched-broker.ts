@@ -28,18 +28,27 @@ export type Connected = { readonly client: RawClient; readonly connack: PacketOf
 export class LaunchedBroker {
   readonly dataDir: string;
   readonly #args: readonly string[];
+  readonly #env: Readonly<Record<string, string>>;
   readonly #clients = new Set<RawClient>();
   #process: BrokerProcess | undefined;
   #port = 0;
 
-  private constructor(dataDir: string, args: readonly string[]) {
+  private constructor(
+    dataDir: string,
+    args: readonly string[],
+    env: Readonly<Record<string, string>>,
+  ) {
     this.dataDir = dataDir;
     this.#args = args;
+    this.#env = env;
   }
 
-  static async open(args: readonly string[] = []): Promise<LaunchedBroker> {
+  static async open(
+    args: readonly string[] = [],
+    env: Readonly<Record<string, string>> = {},
+  ): Promise<LaunchedBroker> {
     const dataDir = await realpath(await mkdtemp(join(tmpdir(), "flagstone-test-")));
-    const broker = new LaunchedBroker(dataDir, args);
+    const broker = new LaunchedBroker(dataDir, args, env);
     await broker.start();
     return broker;
   }
@@ -58,6 +67,7 @@ export class LaunchedBroker {
       dataDir: this.dataDir,
       port: this.#port,
       args: this.#args,
+      env: this.#env,
       readyWithinMs: 60_000,
     });
     this.#port = this.#process.port;

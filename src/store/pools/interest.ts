@@ -5,6 +5,8 @@
 // to read, so that going to the tail is a comparison and not a scan.
 // The times are saved by checkpoints and brought up to date by replay; where an entry is younger
 // than the saved rows, the checkpoint's own time is an upper bound.
+// A shard to which nothing is published takes no checkpoints, however many filters come and go: what
+// never got a row leaves nothing behind that would wait for one.
 
 import { assert } from "../../base/index.ts";
 import type { KvBatch } from "../../kv/index.ts";
@@ -36,9 +38,12 @@ export class InterestTable<Use> implements InterestFace {
   /** Entries that a topic matches; forgotten with every change of the trie. */
   readonly #known = new Map<string, ReadonlyArray<FilterEntry<Use>>>();
   #knownRevision = 0;
-  /** By shard ordinal: filters whose row is out of date, removed ones included. */
-  readonly #dirty: Array<Set<string> | undefined> = [];
-  readonly #flushing: Array<Set<string> | undefined> = [];
+  /**
+   * By shard ordinal: filters whose row is out of date, and whether there may be one. Removed filters
+   * are among them while there may.
+   */
+  readonly #dirty: Array<Map<string, boolean> | undefined> = [];
+  readonly #flushing: Array<ReadonlyMap<string, boolean> | undefined> = [];
   readonly #appliedUs: (ordinal: number) => number;
 
   /** `appliedUs`: how far a shard is applied; 0 before it is open. */
@@ -53,7 +58,7 @@ export class InterestTable<Use> implements InterestFace {
   addShard(shard: ShardNumber): number {
     const ordinal = this.#shards.push(shard) - 1;
     this.#ordinals.set(shard, ordinal);
-    this.#dirty.push(new Set());
+    this.#dirty.push(new Map());
     this.#flushing.push(undefined);
     for (const entry of this.#entries.values()) entry.lastMatchUs.push(0);
     return ordinal;
@@ -76,6 +81,11 @@ export class InterestTable<Use> implements InterestFace {
     return this.#entries.size;
   }
 
+  /** Rows that wait for checkpoints, over all shards. */
+  get dirtyCount(): number {
+    return this.#dirty.reduce((sum, dirty) => sum + (dirty?.size ?? 0), 0);
+  }
+
   wants(topic: string): boolean {
     for (const entry of this.#entriesOf(topic)) if (entry.refs > 0) return true;
     return false;
@@ -84,14 +94,20 @@ export class InterestTable<Use> implements InterestFace {
   add(filter: string, start: Positions): void {
     const entry = this.#entryFor(filter, start);
     entry.refs++;
-    // Its row was removed with the last subscription, or never was.
-    if (entry.refs === 1) for (const dirty of this.#dirty) dirty?.add(filter);
+    if (entry.refs !== 1) return;
+    // Its row was removed with the last subscription, or never was; unless that is still to be done.
+    for (const dirty of this.#dirty) if (dirty?.has(filter) === false) dirty.set(filter, false);
   }
 
   remove(filter: string): void {
     const entry = this.#entries.get(filter);
     assert(entry !== undefined && entry.refs > 0, `interest in ${filter} was not counted`);
     entry.refs--;
+    if (entry.refs > 0) return;
+    for (const dirty of this.#dirty) {
+      if (dirty?.get(filter) === false) dirty.delete(filter);
+      else dirty?.set(filter, true);
+    }
     this.#release(entry);
   }
 
@@ -117,7 +133,9 @@ export class InterestTable<Use> implements InterestFace {
     const dirty = this.#dirty[ordinal];
     for (const entry of this.#entriesOf(topic)) {
       entry.lastMatchUs[ordinal] = timeUs;
-      if (entry.refs > 0) dirty?.add(entry.filter.text);
+      // One that does not wait has its row.
+      const text = entry.filter.text;
+      if (entry.refs > 0 && dirty?.has(text) === false) dirty.set(text, true);
       matched.push(entry);
     }
   }
@@ -129,24 +147,26 @@ export class InterestTable<Use> implements InterestFace {
       saved.set(key.toString("utf8", 1), Number(value.readBigUInt64BE(0)));
     });
     const checkpointUs = store.checkpoint.timeUs;
+    const dirty = this.#dirty[ordinal];
     for (const [text, entry] of this.#entries) {
       const start = entry.lastMatchUs[ordinal] ?? 0;
       const row = saved.get(text);
       entry.lastMatchUs[ordinal] = row === undefined ? Math.max(start, checkpointUs) : row;
       // A filter without a row gets one, so that the next start knows it exactly.
-      if (row === undefined) this.#dirty[ordinal]?.add(text);
+      if (row === undefined && entry.refs > 0) dirty?.set(text, false);
     }
     for (const text of saved.keys()) {
-      if (!this.#entries.has(text)) this.#dirty[ordinal]?.add(text);
+      const isCounted = (this.#entries.get(text)?.refs ?? 0) > 0;
+      if (!isCounted || dirty?.has(text)) dirty?.set(text, true);
     }
   }
 
   capture(ordinal: number): (batch: KvBatch) => void {
-    const texts = this.#dirty[ordinal] ?? new Set();
+    const texts = this.#dirty[ordinal] ?? new Map<string, boolean>();
     this.#flushing[ordinal] = texts;
-    this.#dirty[ordinal] = new Set();
+    this.#dirty[ordinal] = new Map();
     const rows: Array<[Buffer, Buffer | undefined]> = [];
-    for (const text of texts) {
+    for (const text of texts.keys()) {
       const key = Buffer.concat([Buffer.from([rowPrefix.lastMatch]), Buffer.from(text)]);
       const entry = this.#entries.get(text);
       const kept = entry !== undefined && entry.refs > 0;
@@ -164,7 +184,8 @@ export class InterestTable<Use> implements InterestFace {
     const texts = this.#flushing[ordinal];
     this.#flushing[ordinal] = undefined;
     if (committed || texts === undefined) return;
-    for (const text of texts) this.#dirty[ordinal]?.add(text);
+    // Part of them may have been written.
+    for (const text of texts.keys()) this.#dirty[ordinal]?.set(text, true);
   }
 
   /** Every message asks twice, when it is cooked and when it is applied. */
@@ -200,11 +221,9 @@ export class InterestTable<Use> implements InterestFace {
   }
 
   #release(entry: FilterEntry<Use>): void {
-    const text = entry.filter.text;
-    if (entry.refs === 0) for (const dirty of this.#dirty) dirty?.add(text);
     if (entry.refs > 0 || entry.uses.size > 0) return;
     this.#trie.remove(entry.filter, entry);
-    this.#entries.delete(text);
+    this.#entries.delete(entry.filter.text);
   }
 }
 

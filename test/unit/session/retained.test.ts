@@ -1,6 +1,8 @@
 import { describe, expect, test } from "vitest";
+import { SeededRandom, SimClock } from "../../../src/base/index.ts";
 import { encodeJob } from "../../../src/session/core/records.ts";
-import { storeError } from "../../support/fake-store.ts";
+import { RetainedStore } from "../../../src/session/retained.ts";
+import { FakeStore, storeError } from "../../support/fake-store.ts";
 import { World } from "../../support/session-world.ts";
 
 for (const expiryS of [0, 3600]) {
@@ -368,6 +370,26 @@ test("pages go over all shards, in any size, and leave nothing out", async () =>
     } while (after !== undefined);
     expect(topics.sort()).toEqual(Array.from({ length: 50 }, (_, n) => `r/${pad(n)}`));
   }
+});
+
+test("pages of filters that nothing matches count against the cache with the length of the filter", async () => {
+  const clock = new SimClock({ random: new SeededRandom(1) });
+  const retained = new RetainedStore(new FakeStore(clock, { stateShards: 1 }), {
+    nowUs: () => clock.wallUs(),
+    onCorrupt: () => undefined,
+    cacheBytesMax: 1024 * 1024,
+  });
+  const readAll = async (level: string): Promise<void> => {
+    for (let n = 0; n < 5000; n++) {
+      await clock.complete(retained.readPage(`${n}/${level}/+`, undefined, 10));
+    }
+  };
+  await readAll("x");
+  // About three to a kilobyte.
+  expect(retained.pageCount).toBeGreaterThan(2000);
+  expect(retained.pageCount).toBeLessThan(3000);
+  await readAll("x".repeat(10_000));
+  expect(retained.pageCount).toBeLessThan(60);
 });
 
 async function putMany(world: World, count: number, qos: 1 | 2 = 2): Promise<void> {
