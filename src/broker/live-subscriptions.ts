@@ -9,6 +9,7 @@ import type { LiveSubscriptions, LiveTarget, Subscription } from "../session/ind
 import {
   FilterTrie,
   parseTopicFilter,
+  rememberedTopicMax,
   type TopicFilter,
   type TopicLimits,
 } from "../topic/index.ts";
@@ -37,6 +38,11 @@ export class LiveTrie implements LiveSubscriptions {
 
   get filterCount(): number {
     return this.#trie.filterCount;
+  }
+
+  /** Topics whose matches are remembered. */
+  get cachedCount(): number {
+    return this.#cache.size;
   }
 
   get targetCount(): number {
@@ -81,8 +87,9 @@ export class LiveTrie implements LiveSubscriptions {
     }
     const known = this.#cache.get(topic);
     if (known !== undefined) return known;
-    if (this.#cache.size >= this.#cacheMax) this.#cache.clear();
     const found = this.#search(topic);
+    if (topic.length > rememberedTopicMax) return found;
+    if (this.#cache.size >= this.#cacheMax) this.#cache.clear();
     this.#cache.set(topic, found);
     return found;
   }

@@ -19,6 +19,7 @@ export {
   hasWildcard,
   isDollarTopic,
   parseTopicName,
+  rememberedTopicMax,
   splitTopic,
   type TopicFault,
   type TopicLimits,

@@ -18,6 +18,12 @@ export const topicLimitsDefault: TopicLimits = { levelsMax: 128, controlCharacte
 /** Longest topic in UTF-8 bytes: the wire has a two-byte length. */
 export const topicBytesMax = 65_535;
 
+/**
+ * Longest topic that caches remember, in characters: they are bounded by a number of topics, of which
+ * a client that makes them as long as it can would fill gigabytes.
+ */
+export const rememberedTopicMax = 1024;
+
 export type TopicFault =
   | "empty"
   | "too_long"

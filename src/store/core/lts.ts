@@ -9,7 +9,12 @@
 // was never committed. Only the leader learns; replicas and replay apply.
 
 import { assert, assertPresent } from "../../base/index.ts";
-import { isDollarTopic, splitTopic, type TopicFilter } from "../../topic/index.ts";
+import {
+  isDollarTopic,
+  rememberedTopicMax,
+  splitTopic,
+  type TopicFilter,
+} from "../../topic/index.ts";
 import { learnPath, pathBytes, type Thresholds } from "./lts-learn.ts";
 import {
   dollarCatchAll,
@@ -283,7 +288,7 @@ export class Lts {
   }
 
   #remember(topic: string, place: Place): Place {
-    this.#cache.set(topic, place);
+    if (topic.length <= rememberedTopicMax) this.#cache.set(topic, place);
     return place;
   }
 

@@ -10,7 +10,12 @@
 
 import { assert } from "../../base/index.ts";
 import type { KvBatch } from "../../kv/index.ts";
-import { FilterTrie, parseTopicFilter, type TopicFilter } from "../../topic/index.ts";
+import {
+  FilterTrie,
+  parseTopicFilter,
+  rememberedTopicMax,
+  type TopicFilter,
+} from "../../topic/index.ts";
 import type { InterestFace, Positions, ShardNumber } from "../api.ts";
 import { rowPrefix, type ShardStore } from "../shard-store.ts";
 
@@ -84,6 +89,11 @@ export class InterestTable<Use> implements InterestFace {
   /** Rows that wait for checkpoints, over all shards. */
   get dirtyCount(): number {
     return this.#dirty.reduce((sum, dirty) => sum + (dirty?.size ?? 0), 0);
+  }
+
+  /** Topics whose matches are remembered. */
+  get cachedCount(): number {
+    return this.#known.size;
   }
 
   wants(topic: string): boolean {
@@ -198,6 +208,7 @@ export class InterestTable<Use> implements InterestFace {
     if (known !== undefined) return known;
     const found: Array<FilterEntry<Use>> = [];
     this.#trie.match(topic, (entry) => found.push(entry));
+    if (topic.length > rememberedTopicMax) return found;
     if (this.#known.size >= knownTopicsMax) this.#known.clear();
     this.#known.set(topic, found);
     return found;

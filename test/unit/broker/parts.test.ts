@@ -70,6 +70,15 @@ describe("LiveTrie", () => {
       expect(trie.match(topic).length).toBe(topic === "u" ? 0 : 1);
     }
   });
+
+  test("topics of more than a kilobyte are matched and not remembered", () => {
+    const trie = new LiveTrie(100);
+    trie.set(target("a"), subscription("t/+"));
+    for (const length of [1022, 1023, 60_000]) {
+      expect(trie.match(`t/${"x".repeat(length)}`).length).toBe(1);
+    }
+    expect(trie.cachedCount).toBe(1);
+  });
 });
 
 describe("Rights", () => {

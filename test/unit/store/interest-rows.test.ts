@@ -56,6 +56,15 @@ test("filters that come and go while no checkpoint is taken leave nothing behind
   expect([table.filterCount, table.dirtyCount]).toEqual([0, 0]);
 });
 
+test("topics of more than a kilobyte are matched and not remembered", () => {
+  const table = createTable();
+  table.add("t/+", nowhere);
+  for (const length of [1022, 1023, 60_000]) {
+    expect(table.wants(`t/${"x".repeat(length)}`)).toBe(true);
+  }
+  expect(table.cachedCount).toBe(1);
+});
+
 test("a filter that has a row waits until it is removed, once in each shard", () => {
   const table = createTable();
   const rows = new Rows();

@@ -166,6 +166,16 @@ describe("limits", () => {
     expect(trie.cachedCount).toBeLessThanOrEqual(100);
     expect(topics.map((topic) => trie.lookup(topic)?.stream)).toEqual(first);
   });
+
+  test("of a topic of more than a kilobyte the place stays the same and is not remembered", () => {
+    const trie = lts();
+    const long = `a/${"x".repeat(1023)}`;
+    const place = trie.place(long, []);
+    expect(trie.cachedCount).toBe(0);
+    expect(trie.lookup(long)).toEqual(place);
+    trie.place(long.slice(1), []);
+    expect(trie.cachedCount).toBe(1);
+  });
 });
 
 describe("records", () => {
