@@ -25,7 +25,7 @@ const says: Readonly<Record<string, string>> = {
 const elsewhere: Readonly<Record<string, string>> = {
   "aedes.mjs": "below",
   "durable.mjs": "test/integration/readme.test.ts",
-  "replicated-counter.mjs": "the Raft tests",
+  "replicated.mjs": "test/integration/raft-example.test.ts",
 };
 
 for (const [name, text] of Object.entries(says)) {

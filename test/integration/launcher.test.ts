@@ -2,7 +2,7 @@
 
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { closeSync, constants, existsSync, openSync } from "node:fs";
+import { closeSync, constants, openSync } from "node:fs";
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
@@ -298,15 +298,15 @@ describe("a running node ends", () => {
       await connack(broker.port);
       const main = `${process.execPath} ${launcherPath()}`;
       const dataDir = join(folder, "other");
-      const line = `${main} start --data ${dataDir} --port 0 & echo $! >&2; wait $!; echo "rc $?" >&2`;
+      const line = `${main} start --data ${dataDir} --port 0 --set logger.level=debug & echo $! >&2; wait $!; echo "rc $?" >&2`;
       const child = spawn("sh", ["-c", `(${line}) | head -1`]);
       let said = "";
       child.stderr.on("data", (chunk) => {
         said += chunk;
       });
       const exited = once(child, "exit");
-      await until(async () => existsSync(join(dataDir, "log")), "the other one starts");
-      await new Promise((resolve) => setTimeout(resolve, 1500));
+      await until(() => said.includes("node.ready"), "the other one is ready");
+      await new Promise((resolve) => setTimeout(resolve, 500));
       expect(said).not.toContain("rc");
       process.kill(Number(/^\d+$/m.exec(said)?.[0]), "SIGTERM");
       await exited;

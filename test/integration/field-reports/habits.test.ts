@@ -299,7 +299,8 @@ test("MQTT Explorer: # at once shows no $-topic, a refusal stands in SUBACK, a w
   };
   expect([await next(), await next()]).toEqual(["kept", ""]);
   client.send(publish5("explorer/#", "x"));
-  const [answer] = await client.expectClosed();
+  // What others publish for `#` may stand before it.
+  const answer = (await client.expectClosed()).find(({ bytes }) => bytes[0] === 0xe0);
   expect([0x81, 0x90]).toContain(answer?.bytes[2]);
 });
 
