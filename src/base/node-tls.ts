@@ -3,6 +3,7 @@
 
 import type net from "node:net";
 import tls from "node:tls";
+import { systemClock } from "./clock.ts";
 import { toError } from "./errors.ts";
 import { networkErrors, type PeerCertificate, type TlsMaterial, type TlsRules } from "./network.ts";
 
@@ -31,7 +32,14 @@ export class TlsDoor {
       handshakeTimeout: handshakeTimeoutMs,
     });
     this.#server.on("secureConnection", (socket) => {
-      this.#take(socket)?.done(socket, certificateOf(socket));
+      const handshake = this.#take(socket);
+      if (clientCertificate === "required" && hasExpired(socket)) {
+        // In this order: Node dies when the socket below goes first, inside of this event.
+        socket.destroy();
+        handshake?.failed("the client's certificate has expired");
+      } else {
+        handshake?.done(socket, certificateOf(socket));
+      }
     });
     this.#server.on("tlsClientError", (error, socket) => {
       this.#take(socket)?.failed(reasonOf(error));
@@ -85,8 +93,14 @@ function checkMaterial({ cert, key, ca }: TlsMaterial): void {
   }
 }
 
+/** Nobody looks at its dates again when a session is resumed, and each resumption renews the ticket. */
+function hasExpired(socket: tls.TLSSocket): boolean {
+  const { valid_to } = socket.getPeerCertificate();
+  return valid_to !== undefined && Date.parse(valid_to) * 1000 < systemClock.wallUs();
+}
+
 function certificateOf(socket: tls.TLSSocket): PeerCertificate | undefined {
-  if (!socket.authorized) return undefined;
+  if (!socket.authorized || hasExpired(socket)) return undefined;
   const { subject, subjectaltname, fingerprint256 } = socket.getPeerCertificate();
   if (subject === undefined) return undefined;
   const commonName: unknown = subject.CN;

@@ -4,13 +4,14 @@ import http from "node:http";
 import net from "node:net";
 import { Duplex } from "node:stream";
 import tls from "node:tls";
-import { afterEach, describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import WebSocket from "ws";
 import {
   type ByteConnection,
   type Listener,
   type ListenOptions,
   nodeNetwork,
+  systemClock,
   type TlsRules,
   type WebSocketRules,
 } from "../../../src/base/index.ts";
@@ -37,6 +38,7 @@ const open: Listener[] = [];
 const cleanup: Array<() => void> = [];
 
 afterEach(async () => {
+  vi.restoreAllMocks();
   for (const task of cleanup.splice(0)) task();
   await Promise.all(open.splice(0).map((listener) => listener.close()));
 });
@@ -186,6 +188,35 @@ describe("TLS", () => {
       const result = await said(rules("optional"), pair);
       expect(result).toEqual({ text: "hello", certificate: undefined });
     });
+
+    test.each(["TLSv1.2", "TLSv1.3"] as const)(
+      "%s: a session that is resumed ends with its certificate",
+      async (maxVersion) => {
+        const optional = await echo({ tls: rules("optional") });
+        const required = await echo({ tls: rules("required") });
+        const resume = async (port: number, session?: Buffer) => {
+          const peer = secure(port, { ...alice, maxVersion, ...(session && { session }) });
+          let ticket: Buffer | undefined;
+          peer.socket.on("session", (given) => {
+            ticket = given;
+          });
+          peer.socket.write("hello");
+          const isGiven = (): boolean => ticket !== undefined || session !== undefined;
+          await until(() => peer.closed || (peer.text === "hello" && isGiven()));
+          return { ticket, text: peer.text, isReused: peer.socket.isSessionReused() };
+        };
+        const { ticket } = await resume(optional.port);
+        const { ticket: other } = await resume(required.port);
+        const known = await resume(optional.port, ticket);
+        expect(known).toMatchObject({ isReused: true, text: "hello" });
+        expect(optional.seen[1]?.connection.certificate?.commonName).toBe("alice");
+        vi.spyOn(systemClock, "wallUs").mockReturnValue(Date.UTC(2200, 0) * 1000);
+        expect((await resume(optional.port, ticket)).text).toBe("hello");
+        expect(optional.seen[2]?.connection.certificate).toBeUndefined();
+        expect((await resume(required.port, other)).text).toBe("");
+        expect(required.refused).toEqual([expect.stringContaining("has expired")]);
+      },
+    );
 
     test("none: a certificate that nobody asked for tells nothing", async () => {
       expect((await said(rules("none"), alice)).certificate).toBeUndefined();
