@@ -256,6 +256,16 @@ export class Group {
     this.#step(message);
   }
 
+  /** Nothing of a snapshot there is needed here. */
+  holds(index: number): boolean {
+    return index <= this.#raft.commit;
+  }
+
+  /** Tells the leader how far this log goes: the answer to the snapshot before may be lost. */
+  answerOffer(message: SnapshotMessage): void {
+    this.#step(message);
+  }
+
   wantsSnapshot(index: number): boolean {
     return this.isUp && index > this.#raft.commit && this.#received === undefined;
   }

@@ -118,6 +118,10 @@ export class SnapshotTransfers {
       this.#ask(known);
       return;
     }
+    if (group.holds(message.snapshot.index)) {
+      group.answerOffer(message);
+      return;
+    }
     if (!group.wantsSnapshot(message.snapshot.index) || this.#preparing.has(group.id)) return;
     if (known?.isBusy) return;
     const isFull = this.#receiving.size >= this.#host.settings.snapshotTransfersMax;

@@ -119,6 +119,20 @@ test("a follower behind the cut gets a snapshot in chunks and equals the others"
   await cluster.close();
 });
 
+test("a leader that never heard that its snapshot is installed is told when it offers it again", async () => {
+  const { cluster, behind } = await withLaggard(1);
+  const leader = await cluster.leader();
+  await cluster.restart(behind);
+  await cluster.until(() => hostOf(behind).counters.snapshotsInstalled === 1);
+  cluster.network.cut(behind.siteId, cluster.station(leader.node).siteId);
+  await cluster.clock.advance(3_000);
+  cluster.network.mend();
+  await cluster.propose(leader, "after");
+  await cluster.until(() => cluster.texts(behind.node).at(-1) === "after");
+  expect(hostOf(behind).counters.snapshotsInstalled).toBe(1);
+  await cluster.close();
+});
+
 test("a transfer survives loss, repeats and damage on the way", async () => {
   const { cluster, behind } = await withLaggard(2);
   cluster.network.faults = {
