@@ -1,11 +1,21 @@
 // `flagstone user add|passwd|rm|list`: users of a password file, without a node. A node that runs takes
 // the file at its next reload (SIGHUP).
 //
-// The file is written beside itself and renamed, mode 0600: a reader finds the old one or the new one.
+// The file is written beside itself and renamed: a reader finds the old one or the new one. A new file
+// has mode 0600; a known one keeps its group's right to read it and, by root, its owner, so that the
+// broker can go on reading it. Nobody else can.
 // Passwords come from standard input, never from the command line, which other users can see.
 
 import { randomBytes } from "node:crypto";
-import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  chownSync,
+  existsSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import type { Readable } from "node:stream";
 import { systemRandom, toError } from "../../base/index.ts";
 import {
@@ -137,10 +147,18 @@ function open({ options }: CommandInput, mayBeNew = false): { path: string; user
   return { path, users: parsePasswordFile(text) };
 }
 
+const ownerOnly = 0o600;
+const groupMayRead = 0o040;
+
 function save(path: string, users: UserTable): void {
   const beside = `${path}.${randomBytes(6).toString("hex")}.new`;
   try {
-    writeFileSync(beside, formatPasswordFile(users), { mode: 0o600, flag: "wx", flush: true });
+    writeFileSync(beside, formatPasswordFile(users), { mode: ownerOnly, flag: "wx", flush: true });
+    const before = statSync(path, { throwIfNoEntry: false });
+    if (before !== undefined) {
+      if (process.getuid?.() === 0) chownSync(beside, before.uid, before.gid);
+      chmodSync(beside, ownerOnly | (before.mode & groupMayRead));
+    }
     renameSync(beside, path);
   } catch (error) {
     throw cliErrors.unwritableFile({ path, reason: toError(error).message }, error);
