@@ -81,6 +81,7 @@ export class Group {
   #flights: Flight[] = [];
   readonly #snapshots: OwnSnapshots;
   #received: SnapshotReceiver | undefined;
+  #isInstalling = false;
   #contexts = 0;
   #repair: Repair | undefined;
   #failure: Error | undefined;
@@ -256,18 +257,15 @@ export class Group {
     this.#step(message);
   }
 
-  /** Nothing of a snapshot there is needed here. */
-  holds(index: number): boolean {
-    return index <= this.#raft.commit;
-  }
-
   /** Tells the leader how far this log goes: the answer to the snapshot before may be lost. */
   answerOffer(message: SnapshotMessage): void {
     this.#step(message);
   }
 
+  /** One at a time: the next would overwrite what of the one before is not yet in its place. */
   wantsSnapshot(index: number): boolean {
-    return this.isUp && index > this.#raft.commit && this.#received === undefined;
+    const isTaken = this.#received !== undefined || this.#isInstalling;
+    return this.isUp && index > this.#raft.commit && !isTaken;
   }
 
   tick(isAfterStall: boolean): void {
@@ -438,7 +436,14 @@ export class Group {
       flight.waits++;
       const receiver = this.#received;
       this.#received = undefined;
-      this.#disk.install(() => this.#install(snapshot, receiver), landed);
+      this.#isInstalling = true;
+      this.#disk.install(
+        () => this.#install(snapshot, receiver),
+        (error) => {
+          this.#isInstalling = false;
+          landed(error);
+        },
+      );
     } else {
       this.#dropReceived();
     }

@@ -118,7 +118,7 @@ export class SnapshotTransfers {
       this.#ask(known);
       return;
     }
-    if (group.holds(message.snapshot.index)) {
+    if (message.snapshot.index <= group.commit) {
       group.answerOffer(message);
       return;
     }

@@ -1,7 +1,8 @@
 // Who waits for a group: proposals for their entry to be applied, reads for their index.
 //
-// Keeps: every promise is settled once: with its result, as replaced (it did not happen), or, when
-// time is up or a snapshot passed over it, as unknown. Bounded; refused at the brim.
+// Keeps: every promise is settled once: with its result, as replaced (another entry is committed
+// there), or as unknown: time is up, it was cut off here, or a snapshot passed over it. Bounded;
+// refused at the brim.
 
 import { raftErrors } from "../errors.ts";
 
@@ -50,8 +51,8 @@ export class Waiters {
   }
 
   propose(index: number, term: number, bytes: number): Promise<unknown> {
-    // An earlier proposal at this index was truncated with the term it was of.
-    this.#drop(index);
+    // An earlier one was cut off here; another member that holds it may still commit it.
+    this.#lose(index);
     this.#onBytes(bytes);
     return new Promise((resolve, reject) => {
       const untilTick = this.#tick + this.#limits.waitTicksMax;
@@ -73,10 +74,8 @@ export class Waiters {
 
   /** A snapshot took the place of the entries up to `index`. */
   passedOver(index: number): void {
-    for (const [at, waiting] of this.#proposals) {
-      if (at > index) continue;
-      this.#forget(at, waiting);
-      waiting.reject(raftErrors.unknown({ group: this.#group, index: at }));
+    for (const at of this.#proposals.keys()) {
+      if (at <= index) this.#lose(at);
     }
   }
 
@@ -133,6 +132,14 @@ export class Waiters {
     this.#reads.clear();
   }
 
+  #lose(index: number): void {
+    const waiting = this.#proposals.get(index);
+    if (waiting === undefined) return;
+    this.#forget(index, waiting);
+    waiting.reject(raftErrors.unknown({ group: this.#group, index }));
+  }
+
+  // REQUIRES: another entry is committed there.
   #drop(index: number): void {
     const waiting = this.#proposals.get(index);
     if (waiting === undefined) return;

@@ -133,6 +133,23 @@ test("a leader that never heard that its snapshot is installed is told when it o
   await cluster.close();
 });
 
+test("while a snapshot is installed the next is not begun, and neither harms the other", async () => {
+  const { cluster, behind } = await withLaggard(1);
+  const leader = await cluster.leader();
+  await cluster.restart(behind);
+  behind.disk.inject({ on: "truncate", path: "incoming", times: 1, hangs: true });
+  await cluster.clock.advance(5_000);
+  for (let count = 0; count < 20; count++) await cluster.propose(leader, "more");
+  await cluster.complete(leader.checkpoint());
+  await cluster.clock.advance(5_000);
+  expect(hostOf(behind).counters.snapshotsInstalled).toBe(0);
+  behind.disk.heal();
+  await cluster.propose(leader, "after");
+  await cluster.until(() => cluster.texts(behind.node).at(-1) === "after");
+  expect(cluster.texts(behind.node)).toEqual(cluster.texts(leader.node));
+  await cluster.close();
+});
+
 test("a transfer survives loss, repeats and damage on the way", async () => {
   const { cluster, behind } = await withLaggard(2);
   cluster.network.faults = {
