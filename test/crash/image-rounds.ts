@@ -36,6 +36,8 @@ export type RecordOptions = {
   readonly acked: number;
   /** Called under load, each time that another quarter has been acked. */
   readonly stir?: (broker: BrokerProcess) => void;
+  /** Called when the load has ended. */
+  readonly settle?: (broker: BrokerProcess) => Promise<void>;
   /**
    * An earlier life that is not recorded: so many are acked in it, then it ends with kill -9. The
    * record begins with the recovery from it.
@@ -74,7 +76,9 @@ export async function recordRun(options: RecordOptions): Promise<RecordedRun> {
 
 async function publish(
   traffic: Traffic,
-  options: Pick<RecordOptions, "acked" | "seed" | "stir"> & { readonly broker: BrokerProcess },
+  options: Pick<RecordOptions, "acked" | "seed" | "stir" | "settle"> & {
+    readonly broker: BrokerProcess;
+  },
 ): Promise<void> {
   const load = startLoad(traffic, options.seed);
   for (let quarter = 1; quarter <= 4; quarter++) {
@@ -82,6 +86,7 @@ async function publish(
     if (quarter < 4) options.stir?.(options.broker);
   }
   await load.finish();
+  await options.settle?.(options.broker);
 }
 
 export type ImageOptions = {

@@ -40,6 +40,16 @@ const stir = (broker: BrokerProcess): void => {
   process.kill(broker.pid, "SIGUSR2");
 };
 
+/** Two more ends of generations for certain: signals that come fast are one, and a run may be short. */
+const settle = async (broker: BrokerProcess): Promise<void> => {
+  const countDone = (): number => broker.output().split("node.test_rotated").length;
+  for (let n = 0; n < 2; n++) {
+    const before = countDone();
+    stir(broker);
+    while (countDone() === before) await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+};
+
 function record(
   scratch: string,
   seed: string,
@@ -55,6 +65,7 @@ function record(
     seed,
     acked: ackedPerRun,
     stir,
+    settle,
     ...(beginsWithRecovery && { before }),
   });
 }
