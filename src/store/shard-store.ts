@@ -8,9 +8,10 @@
 
 import { ByteReader, ByteWriter, crc32, isCodedError } from "../base/index.ts";
 import type { KvBatch } from "../kv/index.ts";
+import type { CopyPlace } from "./copy-file.ts";
 import type { DurableKv } from "./durable-kv.ts";
 import { storeErrors } from "./errors.ts";
-import { type FactsPlace, WatchedBatch, writeFacts } from "./shard-facts.ts";
+import { WatchedBatch, writeFacts } from "./shard-facts.ts";
 
 /** Everything at or below it is in synced slabs and in this store. */
 export type CheckpointRecord = {
@@ -71,7 +72,7 @@ const formatVersion = 1;
 export class ShardStore {
   readonly #kv: DurableKv;
   readonly #shard: number;
-  readonly #copy: FactsPlace | undefined;
+  readonly #copy: CopyPlace | undefined;
   /** The rows that are copied; empty without a place for the copy. */
   readonly #facts: Map<string, Buffer>;
   #checkpoint: CheckpointRecord;
@@ -86,7 +87,7 @@ export class ShardStore {
   }
 
   /** @throws STORE_SLAB_CORRUPT, STORE_FORMAT_NEWER. */
-  static async open(kv: DurableKv, shard: number, copy?: FactsPlace): Promise<ShardStore> {
+  static async open(kv: DurableKv, shard: number, copy?: CopyPlace): Promise<ShardStore> {
     const row = await kv.get(checkpointKey);
     const checkpoint = row === undefined ? firstCheckpoint : decodeCheckpoint(row, kv.path);
     const facts = copy === undefined ? new Map<string, Buffer>() : await readFactRows(kv);
@@ -158,7 +159,7 @@ export class ShardStore {
   }
 }
 
-type CopyParts = { readonly copy: FactsPlace | undefined; readonly facts: Map<string, Buffer> };
+type CopyParts = { readonly copy: CopyPlace | undefined; readonly facts: Map<string, Buffer> };
 
 async function readFactRows(kv: DurableKv): Promise<Map<string, Buffer>> {
   const rows = new Map<string, Buffer>();

@@ -24,13 +24,13 @@ import type {
   MapTransaction,
   MapWrite,
 } from "../api.ts";
+import type { CopyPlace } from "../copy-file.ts";
 import { putRecord, type ReadRecord, RecentWrites } from "../core/conflicts.ts";
 import { storeErrors } from "../errors.ts";
 import type { CheckpointImage, ShardMachine } from "../machine.ts";
 import type { Shard } from "../shard.ts";
 import { mapProofKey } from "../shard-store.ts";
 import { mapKeyError } from "./keys.ts";
-import type { MapCopyPlace } from "./map-copy.ts";
 import type { MapSlab } from "./map-slab.ts";
 import { type Commit, TransactionRunner } from "./transaction.ts";
 import type { Version } from "./value.ts";
@@ -58,7 +58,7 @@ type Decision = {
 export class MapShard implements MapShardFace, ShardMachine {
   readonly counters: Counters<typeof mapCounterHelp> = createCounters(mapCounterHelp);
   readonly #slab: MapSlab;
-  readonly #copyPlace: MapCopyPlace | undefined;
+  readonly #copyPlace: CopyPlace | undefined;
   #recent = new RecentWrites(0);
   readonly #proposed = new Map<string, Version>();
   readonly #queue: Decision[] = [];
@@ -74,7 +74,7 @@ export class MapShard implements MapShardFace, ShardMachine {
   #shard: Shard | undefined;
 
   /** `copyPlace`: where a second copy of the rows is kept. */
-  constructor(slab: MapSlab, copyPlace?: MapCopyPlace) {
+  constructor(slab: MapSlab, copyPlace?: CopyPlace) {
     this.#slab = slab;
     this.#copyPlace = copyPlace;
   }

@@ -7,11 +7,12 @@
 import { createLru, isCodedError, type Lru, toError } from "../../base/index.ts";
 import type { KvBatch } from "../../kv/index.ts";
 import type { MapEntry } from "../api.ts";
+import type { CopyPlace } from "../copy-file.ts";
 import type { DurableKv } from "../durable-kv.ts";
 import { storeErrors } from "../errors.ts";
 import { prefixEnd } from "../shard-store.ts";
 import { afterSubtree, childrenOf, decodeMapKey, encodeMapKey } from "./keys.ts";
-import { type MapCopyPlace, type MapCopyPoint, writeMapCopy } from "./map-copy.ts";
+import { type MapCopyPoint, writeMapCopy } from "./map-copy.ts";
 import { scanMatching } from "./match.ts";
 import { decodeMapValue, encodeMapValue, type Version } from "./value.ts";
 
@@ -138,7 +139,7 @@ export class MapSlab {
   }
 
   /** Copies all rows, so that a rotten store can be mended. Before the checkpoint of `point`. */
-  async copyTo(place: MapCopyPlace, point: MapCopyPoint): Promise<void> {
+  async copyTo(place: CopyPlace, point: MapCopyPoint): Promise<void> {
     await writeMapCopy(place, this.#kv, point);
   }
 
