@@ -6,24 +6,17 @@
 // and does not keep the node from starting.
 
 import { createHash, timingSafeEqual } from "node:crypto";
-import {
-  type Disk,
-  isCodedError,
-  joinPath,
-  type Logger,
-  type Random,
-  readFile,
-  replaceFile,
-} from "../base/index.ts";
+import { type Disk, joinPath, type Logger, type Random } from "../base/index.ts";
 import type { ApiKey } from "./contract.ts";
 import { adminErrors } from "./errors.ts";
+import { type ListKind, parseList, readList, writeList } from "./list-file.ts";
 import { type Role, roles } from "./operations.ts";
 
 const keysMax = 1000;
-const format = 1;
 const fileName = "keys.json";
 
 type StoredKey = ApiKey & { readonly hash: string };
+const kind: ListKind<StoredKey> = { name: "keys", isItem: isStoredKey };
 
 export type KeyComponents = {
   readonly disk: Disk;
@@ -96,8 +89,8 @@ export class ApiKeys {
   #save(keys: readonly StoredKey[]): Promise<void> {
     const before = this.#keys;
     this.#keys = keys;
-    const bytes = Buffer.from(`${JSON.stringify({ format, keys }, null, 1)}\n`);
-    const saved = this.#saving.then(() => replaceFile(this.#components.disk, this.#path, bytes));
+    const { disk } = this.#components;
+    const saved = this.#saving.then(() => writeList(disk, this.#path, kind, keys));
     this.#saving = saved.catch(() => undefined); // told to the caller below
     return saved.catch((error: unknown) => {
       if (this.#keys === keys) this.#keys = before;
@@ -111,14 +104,7 @@ function hashOf(text: string): string {
 }
 
 async function readKeys(path: string, { disk, logger }: KeyComponents): Promise<StoredKey[]> {
-  let text: string;
-  try {
-    text = (await readFile(disk, path)).toString("utf8");
-  } catch (error) {
-    if (isCodedError(error, "DISK_NOT_FOUND")) return [];
-    throw error;
-  }
-  const keys = parseKeys(text);
+  const keys = await readList(disk, path, kind);
   if (keys !== undefined) return keys;
   await disk.rename(path, `${path}.damaged`);
   logger.warn("admin.keys_damaged", { path, advice: "all keys are void; a new first one is told" });
@@ -126,16 +112,7 @@ async function readKeys(path: string, { disk, logger }: KeyComponents): Promise<
 }
 
 export function parseKeys(text: string): StoredKey[] | undefined {
-  let parsed: unknown;
-  try {
-    parsed = JSON.parse(text);
-  } catch {
-    // Not what we wrote; the caller sets it aside.
-    return undefined;
-  }
-  const { format: found, keys } = (parsed ?? {}) as { format?: unknown; keys?: unknown };
-  if (found !== format || !Array.isArray(keys)) return undefined;
-  return keys.every(isStoredKey) ? keys : undefined;
+  return parseList(text, kind);
 }
 
 function isStoredKey(value: unknown): value is StoredKey {

@@ -12,13 +12,12 @@ import {
   joinPath,
   type Logger,
   type Random,
-  readFile,
-  replaceFile,
   toError,
 } from "../base/index.ts";
 import type { ShardNumber, StoreOperator, WorkOptions, WorkProgress } from "../store/index.ts";
 import type { Task } from "./contract.ts";
 import { adminErrors } from "./errors.ts";
+import { type ListKind, readList, writeList } from "./list-file.ts";
 
 export type TaskKind = Task["kind"];
 export type TaskOptions = { readonly database?: string; readonly shard?: ShardNumber };
@@ -35,7 +34,6 @@ export type TaskComponents = {
 };
 
 const fileName = "tasks.json";
-const format = 1;
 const activeMax = 4;
 const keptMax = 100;
 const findingsMax = 1000;
@@ -256,8 +254,7 @@ export class Tasks {
     this.#saving = this.#saving
       .then(async () => {
         const tasks = [...this.#tasks.values()].map(({ stored }) => stored);
-        const bytes = Buffer.from(`${JSON.stringify({ format, tasks })}\n`);
-        await replaceFile(this.#components.disk, this.#path, bytes);
+        await writeList(this.#components.disk, this.#path, kind, tasks);
       })
       .catch((error: unknown) => {
         // A task that a restart forgets, or begins again, is no reason to stop one.
@@ -289,14 +286,7 @@ function addTo(report: Report, part: object): void {
 }
 
 async function readTasks(path: string, { disk, logger }: TaskComponents): Promise<Stored[]> {
-  let text: string;
-  try {
-    text = (await readFile(disk, path)).toString("utf8");
-  } catch (error) {
-    if (isCodedError(error, "DISK_NOT_FOUND")) return [];
-    throw error;
-  }
-  const tasks = parseTasks(text);
+  const tasks = await readList(disk, path, kind);
   if (tasks !== undefined) return tasks;
   logger.warn("admin.tasks_damaged", {
     path,
@@ -305,17 +295,9 @@ async function readTasks(path: string, { disk, logger }: TaskComponents): Promis
   return [];
 }
 
-function parseTasks(text: string): Stored[] | undefined {
-  let parsed: unknown;
-  try {
-    parsed = JSON.parse(text);
-  } catch {
-    // Not what we wrote: the caller says so.
-    return undefined;
-  }
-  const { format: found, tasks } = (parsed ?? {}) as { format?: unknown; tasks?: unknown };
-  if (found !== format || !Array.isArray(tasks)) return undefined;
-  const isTask = (task: Partial<Stored> | null): boolean =>
-    typeof task?.id === "string" && Array.isArray(task.shardsLeft);
-  return tasks.every(isTask) ? (tasks as Stored[]) : undefined;
+function isStored(value: unknown): value is Stored {
+  const task = value as Partial<Stored> | null;
+  return typeof task?.id === "string" && Array.isArray(task.shardsLeft);
 }
+
+const kind: ListKind<Stored> = { name: "tasks", isItem: isStored };
