@@ -1,10 +1,12 @@
-// npm run raft:sim -- [--seed S] [--steps N] [--seeds K] [--jobs J] [--without a,b] [--flaw NAME]
-//                     [--twice] [--coverage] [--shrink]
-// Runs K seeds from S on, N events each before healing. Exit codes: 0 all well, 1 a promise was
-// broken, a hash differed or (over 1,000 seeds) a coverage counter is zero, 2 usage.
+// npm run raft:sim -- [--from S] [--seeds K] [--steps N] [--jobs J] [--without a,b] [--flaw NAME]
+//                     [--twice] [--coverage] [--shrink] [--json] [--portion P]
+// npm run raft:sim -- --sum FILE...
+// Runs K seeds from S on, N events each before healing. `--json` prints a tally a portion as a line,
+// and `--sum` adds such lines up. Exit codes: 0 all well, 1 a promise was broken, a hash differed or
+// (over 1,000 seeds) a coverage counter is zero, 2 usage.
 
 import { availableParallelism } from "node:os";
-import { isMainThread, parentPort, Worker, workerData } from "node:worker_threads";
+import { isMainThread, parentPort, workerData } from "node:worker_threads";
 import {
   addCoverage,
   coverageHelp,
@@ -14,8 +16,15 @@ import {
   formatCommand,
   shrink,
   simulate,
-  uncovered,
 } from "../dist/raft/index.js";
+import {
+  formatTally,
+  missingStates,
+  parseWords,
+  readTallies,
+  runPieces,
+  sumTallies,
+} from "./raft-seeds.mjs";
 
 const failuresShownMax = 5;
 const traceShown = 40;
@@ -27,78 +36,59 @@ else runSlice(workerData);
 
 function usage(problem) {
   console.error(
-    `${problem}\nusage: npm run raft:sim -- [--seed S] [--steps N] [--seeds K] [--jobs J]`,
+    `${problem}\nusage: npm run raft:sim -- [--from S] [--steps N] [--seeds K] [--jobs J]`,
   );
   console.error("       [--without FAULT,...] [--flaw NAME] [--twice] [--coverage] [--shrink]");
+  console.error("       [--json] [--portion P]");
+  console.error("       npm run raft:sim -- --sum FILE...");
   console.error(`faults: ${faultNames.join(" ")}\nflaws: ${flawNames.join(" ")}`);
   process.exit(2);
 }
 
 function parseArguments(words) {
-  const options = { seed: 1, steps: 1500, seeds: 1000, jobs: availableParallelism(), without: [] };
-  const switches = { twice: false, coverage: false, shrink: false };
-  for (let at = 0; at < words.length; at++) {
-    const name = words[at].replace(/^--/, "");
-    if (name in switches) {
-      switches[name] = true;
-      continue;
-    }
-    const value = words[++at];
-    if (["seed", "steps", "seeds", "jobs"].includes(name)) {
-      if (!/^\d+$/.test(value ?? "")) usage(`--${name} needs a number`);
-      options[name] = Number(value);
-    } else if (name === "without") {
-      options.without = (value ?? "").split(",").filter(Boolean);
-      const unknown = options.without.find((each) => !faultNames.includes(each));
-      if (unknown !== undefined) usage(`unknown fault ${unknown}`);
-    } else if (name === "flaw") {
-      if (!flawNames.includes(value)) usage(`unknown flaw ${value}`);
-      options.flaw = value;
-    } else usage(`unknown option ${words[at - 1]}`);
-  }
-  return { ...options, ...switches };
+  const options = parseWords(words, {
+    numbers: { seed: 1, steps: 1500, seeds: 1000, jobs: availableParallelism(), portion: 0 },
+    texts: { without: "", flaw: "" },
+    switches: ["twice", "coverage", "shrink", "json"],
+    usage,
+  });
+  const unknown = options.without.split(",").find((name) => name && !faultNames.includes(name));
+  if (unknown !== undefined) usage(`unknown fault ${unknown}`);
+  if (options.flaw && !flawNames.includes(options.flaw)) usage(`unknown flaw ${options.flaw}`);
+  return { ...options, kind: "core" };
 }
 
 async function main() {
   const options = parseArguments(process.argv.slice(2));
-  const started = performance.now();
-  const jobs = Math.max(1, Math.min(options.jobs, options.seeds));
-  const parts = await Promise.all(
-    Array.from({ length: jobs }, (_, job) => runWorker({ ...options, job, jobs })),
-  );
-  const coverage = createCoverage();
-  for (const part of parts) addCoverage(coverage, part.coverage);
-  const events = parts.reduce((sum, part) => sum + part.events, 0);
-  const hash = parts.reduce((sum, part) => (sum + part.hash) % 2 ** 32, 0);
-  const failures = parts.flatMap((part) => part.failures).sort((a, b) => a.seed - b.seed);
-  if (options.coverage) printCoverage(coverage);
-  for (const failure of failures.slice(0, failuresShownMax)) report(options, failure);
-  const seconds = (performance.now() - started) / 1000;
-  const missing = options.seeds >= coverageSeedsMin && !options.flaw ? uncovered(coverage) : [];
+  const tallies = options.sum ? readTallies(options.sum) : [];
+  if (!options.sum) {
+    for await (const tally of runPieces(import.meta.url, options)) {
+      tallies.push(tally);
+      if (options.json) console.log(JSON.stringify(tally));
+      else if (options.portion) console.log(formatTally(tally, []));
+    }
+  }
+  const total = sumTallies(tallies);
+  if (options.coverage) printCoverage(total.coverage);
+  for (const failure of total.failures.slice(0, failuresShownMax)) report(total, options, failure);
+  const missing = missingStates(total, coverageHelp, coverageSeedsMin);
   for (const name of missing) console.log(`never reached: ${name} (${coverageHelp[name]})`);
-  console.log(
-    `${options.seeds} seeds, ${events} events, ${failures.length} failures, ` +
-      `${missing.length} states never reached, hash ${hash.toString(16)}, ` +
-      `${seconds.toFixed(1)} s, ${Math.round(options.seeds / seconds)} seeds/s`,
-  );
-  process.exit(failures.length > 0 || missing.length > 0 ? 1 : 0);
+  console.log(formatTally(total, missing));
+  process.exit(total.failed > 0 || missing.length > 0 ? 1 : 0);
 }
 
-function runWorker(data) {
-  return new Promise((resolve, reject) => {
-    const worker = new Worker(new URL(import.meta.url), { workerData: data });
-    worker.once("message", resolve);
-    worker.once("error", reject);
-  });
+function simOptions({ steps, without, flaw }, seed) {
+  const left = new Set(without.split(",").filter(Boolean));
+  return { seed, steps, without: left, ...(flaw ? { flaw } : {}) };
 }
 
-function runSlice({ seed, seeds, steps, without, flaw, twice, job, jobs }) {
+function runSlice({ seed, seeds, twice, job, jobs, ...rest }) {
   const coverage = createCoverage();
   const failures = [];
   let events = 0;
   let hash = 0;
   for (let at = seed + job; at < seed + seeds; at += jobs) {
-    const options = { seed: at, steps, without: new Set(without), ...(flaw ? { flaw } : {}) };
+    const options = simOptions(rest, at);
     const result = simulate(options);
     events += result.events;
     hash = (hash + result.hash) % 2 ** 32;
@@ -111,9 +101,8 @@ function runSlice({ seed, seeds, steps, without, flaw, twice, job, jobs }) {
   parentPort.postMessage({ coverage, failures, events, hash });
 }
 
-function report(options, { seed, message }) {
-  const { steps, flaw } = options;
-  const base = { seed, steps, without: new Set(options.without), ...(flaw ? { flaw } : {}) };
+function report(tally, options, { seed, message }) {
+  const base = simOptions(tally, seed);
   const run = options.shrink ? shrink(base).options : base;
   const { trace, failure, events, swarm } = simulate({ ...run, traceMax: traceShown });
   console.log(`seed ${seed}: ${failure?.message ?? message}`);
@@ -124,6 +113,6 @@ function report(options, { seed, message }) {
 
 function printCoverage(coverage) {
   for (const [name, help] of Object.entries(coverageHelp)) {
-    console.log(`${String(coverage[name]).padStart(10)}  ${name}: ${help}`);
+    console.log(`${String(coverage[name] ?? 0).padStart(10)}  ${name}: ${help}`);
   }
 }

@@ -27,6 +27,8 @@ export type HostSimOptions = {
 
 export type HostSimResult = {
   readonly seed: number;
+  /** Frames sent, faults and other things of note. */
+  readonly events: number;
   readonly hash: number;
   readonly coverage: HostCoverage;
   readonly failure: { readonly rule: string; readonly message: string } | undefined;
@@ -60,6 +62,7 @@ class HostSimulation {
   readonly #enabled: HostFaultName[];
   readonly #trace: string[] = [];
   #hash = 0;
+  #events = 0;
   #failure: Error | undefined;
   #isRaised = false;
   #order = 0;
@@ -128,7 +131,8 @@ class HostSimulation {
     coverage.framesLost += network.counts.lost;
     coverage.framesRepeated += network.counts.repeated;
     coverage.leadersSeen = this.#world.judge.leaderCount;
-    return { seed: this.#options.seed, hash: this.#hash, coverage, trace: this.#trace };
+    const { seed } = this.#options;
+    return { seed, events: this.#events, hash: this.#hash, coverage, trace: this.#trace };
   }
 
   async #form(): Promise<void> {
@@ -150,6 +154,7 @@ class HostSimulation {
   #note(text: string): void {
     const line = `${this.#clock.elapsedMs().toFixed(1)} ${text}`;
     this.#hash = crc32(line, this.#hash);
+    this.#events++;
     const { traceMax = 0 } = this.#options;
     if (traceMax === 0) return;
     this.#trace.push(line);
@@ -158,6 +163,7 @@ class HostSimulation {
 
   #onFrame(bytes: Buffer): void {
     this.#hash = crc32(bytes, this.#hash);
+    this.#events++;
     const frameBytesMax = Number.MAX_SAFE_INTEGER;
     const check = { clusterId: hostClusterId, frameBytesMax, knows: () => true };
     const frame = openFrame(bytes, check);
