@@ -1,5 +1,5 @@
-// npm run raft:mutants -- [--only TEXT,...] [--again LOG] [--seeds K] [--jobs J] [--list]
-// `--again` takes only what survived according to the output of an earlier run.
+// npm run raft:mutants -- [--only TEXT,...] [--part I/N] [--again LOG] [--seeds K] [--jobs J] [--list]
+// `--again` takes only what survived according to the output of an earlier run, `--part` every N-th.
 //
 // Breaks the Raft core in every small way, one at a time, and sees whether conversations,
 // simulator and unit tests notice (docs/raft-testing.md). Works on a copy of the built JavaScript.
@@ -9,7 +9,7 @@
 // faults of host and log, by hand, which their unit tests must notice.
 // Exit codes: 0 at least 95 % killed, not counting those argued to be equivalent; 1 fewer; 2 usage.
 
-import { spawn } from "node:child_process";
+import { fork, spawn } from "node:child_process";
 import {
   cpSync,
   mkdtempSync,
@@ -21,7 +21,7 @@ import {
 } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath, pathToFileURL } from "node:url";
+import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const coreFiles = readdirSync(join(root, "dist/raft/core")).filter((name) => name.endsWith(".js"));
@@ -29,27 +29,16 @@ const killedShareMin = 0.95;
 /** A mutant that loops for ever, or fills the memory, counts as noticed. */
 const checkMsMax = 60_000;
 const heapMibMax = 512;
-const exitNoticed = 10;
-/** Those of the core, run on what conversations and simulator let pass. */
-const unitTests = ["raft", "log", "progress", "membership", "quorum"];
+/** Seeds run before the unit tests, which cost a process; the others come last. */
+const seedsFirst = 60;
+/** Modules of mutants stay in memory: a checker makes place for a new one after so many. */
+const checksMax = 100;
+/** Those of the core, run on what conversations and a few seeds let pass. */
+const unitTests = ["raft", "log", "losses", "progress", "membership", "quorum"];
 
 const turned = { "<": "<=", "<=": "<", ">": ">=", ">=": ">", "===": "!==", "!==": "===" };
 
 const words = process.argv.slice(2);
-// In a child: exits with `exitNoticed` if anything looks wrong.
-async function check(folder, seeds) {
-  const raft = await import(pathToFileURL(join(folder, "raft/index.js")).href).catch(() => {
-    process.exit(exitNoticed);
-  });
-  const conversations = join(folder, "conversations");
-  for (const name of readdirSync(conversations).filter((each) => each.endsWith(".txt"))) {
-    const { mismatches } = raft.runConversation(readFileSync(join(conversations, name), "utf8"));
-    if (mismatches.length > 0) process.exit(exitNoticed);
-  }
-  for (let seed = 1; seed <= seeds; seed++) {
-    if (raft.simulate({ seed, steps: 1500 }).failure) process.exit(exitNoticed);
-  }
-}
 
 async function main() {
   const options = { seeds: 600, jobs: availableParallelism(), only: "", list: false };
@@ -58,21 +47,25 @@ async function main() {
     if (name === "list") options.list = true;
     else if (name === "only") options.only = words[++at] ?? "";
     else if (name === "again") options.again = readSurvivors(words[++at]);
+    else if (name === "part") options.part = (words[++at] ?? "").split("/").map(Number);
     else if (name === "seeds" || name === "jobs") options[name] = Number(words[++at]);
     else {
       console.error(
-        "usage: npm run raft:mutants -- [--only TEXT,...] [--seeds K] [--jobs J] [--list]",
+        "usage: npm run raft:mutants -- [--only TEXT,...] [--part I/N] [--again LOG] [--seeds K]\n" +
+          "       [--jobs J] [--list]",
       );
       process.exit(2);
     }
   }
   const { parseAst } = await import("vite");
   const wanted = options.only.split(",");
-  const mutants = [...mechanical(parseAst), ...fieldFaults(), ...hostFaults()].filter((mutant) =>
-    options.again
-      ? options.again.has(mutant.name)
-      : wanted.some((text) => mutant.name.includes(text)),
-  );
+  const [part, parts] = options.part ?? [1, 1];
+  const all = [...mechanical(parseAst), ...fieldFaults(), ...hostFaults()];
+  const mutants = all.filter((mutant, place) => {
+    if (place % parts !== part - 1) return false;
+    if (options.again) return options.again.has(mutant.name);
+    return wanted.some((text) => mutant.name.includes(text));
+  });
   if (options.list) {
     for (const mutant of mutants) console.log(mutant.name);
     console.log(`${mutants.length} mutants`);
@@ -153,66 +146,99 @@ async function runAll(mutants, { seeds, jobs }) {
   const folder = mkdtempSync(join(tmpdir(), "raft-mutants-"));
   const queue = [...mutants];
   const survivors = [];
+  const noticed = {};
   let done = 0;
-  const note = (name) => {
-    survivors.push(name);
-    console.log(`survived: ${name}`);
-  };
   const runner = async (job) => {
     const own = join(folder, String(job));
-    for (const room of ["base", "log", "raft"]) {
-      cpSync(join(root, "dist", room), join(own, room), { recursive: true });
-    }
-    copyTree(join(own, "tree"));
-    cpSync(join(root, "test/sim/raft"), join(own, "conversations"), { recursive: true });
-    writeFileSync(join(own, "package.json"), '{"type":"module"}');
-    symlinkSync(join(root, "node_modules"), join(own, "node_modules"));
-    if (job === 0 && !(await acceptsIntact(own, seeds))) {
-      throw new Error("the intact core does not pass: mend that first");
-    }
+    copyTree(own);
+    const checker = new Checker();
+    const judge = (mutant) =>
+      mutant.isHost ? judgeHost(own, mutant) : judgeCore(checker, own, { mutant, seeds });
+    if (job === 0) await checkIntact(judge);
     for (let mutant = queue.shift(); mutant !== undefined; mutant = queue.shift()) {
-      if (mutant.isHost) {
-        if (await passesHostTests(own, mutant)) note(mutant.name);
-        done++;
-        continue;
+      const by = await judge(mutant);
+      if (by === undefined) {
+        survivors.push(mutant.name);
+        console.log(`survived: ${mutant.name}`);
+      } else {
+        noticed[by] = (noticed[by] ?? 0) + 1;
       }
-      const path = join(own, "raft/core", mutant.file);
-      const intact = readFileSync(path, "utf8");
-      writeFileSync(path, mutant.text);
-      if ((await survives(own, seeds)) && (await passesUnitTests(own, mutant))) {
-        note(mutant.name);
-      }
-      writeFileSync(path, intact);
-      done++;
-      if (done % 50 === 0) console.log(`${done} of ${mutants.length}`);
+      if (++done % 50 === 0) console.log(`${done} of ${mutants.length}`);
     }
+    checker.end();
   };
   await Promise.all(Array.from({ length: jobs }, (_, job) => runner(job)));
   rmSync(folder, { recursive: true });
+  console.log(
+    `noticed by: ${Object.entries(noticed)
+      .map(([by, count]) => `${by} ${count}`)
+      .join(", ")}`,
+  );
   return survivors;
 }
 
-async function acceptsIntact(folder, seeds) {
+async function checkIntact(judge) {
   const file = coreFiles[0];
-  const intact = { file, text: readFileSync(join(folder, "raft/core", file), "utf8") };
-  return (await survives(folder, seeds)) && (await passesUnitTests(folder, intact));
+  const text = readFileSync(join(root, "dist/raft/core", file), "utf8");
+  const by = await judge({ file, text });
+  if (by !== undefined) throw new Error(`the intact core does not pass (${by}): mend that first`);
 }
 
-function survives(folder, seeds) {
-  return succeeds([fileURLToPath(import.meta.url), "--check", folder, String(seeds)], folder);
+/** What notices the mutant; undefined if nothing does. */
+async function judgeCore(checker, folder, { mutant, seeds }) {
+  const { file, text } = mutant;
+  const first = await checker.check({ file, text, from: 1, to: Math.min(seedsFirst, seeds) });
+  if (first !== undefined) return first;
+  if (!(await passesUnitTests(folder, mutant))) return "unit tests";
+  return checker.check({ file, text, from: seedsFirst + 1, to: seeds });
+}
+
+async function judgeHost(folder, mutant) {
+  return (await passesHostTests(folder, mutant)) ? undefined : "host tests";
+}
+
+/** A child that runs conversations and seeds on a core with one file replaced. */
+class Checker {
+  #child;
+  #checks = 0;
+
+  /** Resolves with what noticed it. A child that hangs or dies noticed it, too. */
+  check(request) {
+    this.#child ??= fork(fileURLToPath(new URL("raft-mutant-check.mjs", import.meta.url)), {
+      execArgv: ["--experimental-vm-modules", `--max-old-space-size=${heapMibMax}`],
+      stdio: ["ignore", "ignore", "ignore", "ipc"],
+    });
+    const child = this.#child;
+    return new Promise((resolve) => {
+      const settle = (by) => {
+        clearTimeout(timer);
+        child.removeAllListeners();
+        if (by === "hang or crash" || ++this.#checks % checksMax === 0) this.end();
+        resolve(by);
+      };
+      const timer = setTimeout(() => settle("hang or crash"), checkMsMax);
+      child.once("message", ({ by }) => settle(by));
+      child.once("exit", () => settle("hang or crash"));
+      child.send(request);
+    });
+  }
+
+  end() {
+    this.#child?.kill("SIGKILL");
+    this.#child = undefined;
+  }
 }
 
 // The unit tests import sources: a copy of them with the mutated file in the place of its source.
 async function passesUnitTests(folder, mutant) {
-  const tree = join(folder, "tree");
-  const source = join(tree, "src/raft/core", mutant.file.replace(/\.js$/, ".ts"));
+  const source = join(folder, "src/raft/core", mutant.file.replace(/\.js$/, ".ts"));
   const intact = readFileSync(source, "utf8");
   writeFileSync(source, mutant.text.replace(/(from "[^"]+)\.js"/g, '$1.ts"'));
   const files = unitTests.map((name) => `test/unit/raft/${name}.test.ts`);
   const vitest = join(root, "node_modules/vitest/vitest.mjs");
   const passed = await succeeds(
     [vitest, "run", "--project", "unit", "--bail", "1", ...files],
-    tree,
+    folder,
   );
   writeFileSync(source, intact);
   return passed;
@@ -220,14 +246,13 @@ async function passesUnitTests(folder, mutant) {
 
 // Faults of host and log, by hand: seen by their unit tests.
 async function passesHostTests(folder, { path, text }) {
-  const tree = join(folder, "tree");
-  const source = join(tree, path);
+  const source = join(folder, path);
   const intact = readFileSync(source, "utf8");
   writeFileSync(source, text);
   const vitest = join(root, "node_modules/vitest/vitest.mjs");
   const files = path.startsWith("src/log") ? ["test/unit/log"] : [];
   const words = ["run", "--project", "unit", "--bail", "1", "test/unit/raft/host", ...files];
-  const passed = await succeeds([vitest, ...words], tree);
+  const passed = await succeeds([vitest, ...words], folder);
   writeFileSync(source, intact);
   return passed;
 }
@@ -277,5 +302,4 @@ function report(mutants, survivors) {
   process.exit(share >= killedShareMin ? 0 : 1);
 }
 
-if (words[0] === "--check") await check(words[1], Number(words[2]));
-else await main();
+await main();

@@ -26,12 +26,14 @@ export const hostCounterHelp = {
   snapshotsSent: "Snapshots sent to the end",
   snapshotsInstalled: "Snapshots received and installed",
   snapshotsFailed: "Snapshots not taken, sent or received to the end",
+  installsWithoutSpace: "Times the installation of a snapshot waited for space",
   snapshotsResumed: "Transfers that went on where an earlier one ended",
   groupsRepairing: "Groups that began a repair",
   repairsAlone: "Repairs that no leader helped for ten elections: a majority may be in repair",
   groupsRepaired: "Groups that were caught up after a repair",
   groupsFailed: "Groups that stopped over a fault of their machine",
   removalsTold: "Notices to removed members",
+  epochsTold: "Notices to replicas that a forced recovery left behind",
 } as const;
 
 export type HostCounters = Counters<typeof hostCounterHelp>;

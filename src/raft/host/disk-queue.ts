@@ -68,12 +68,15 @@ export class DiskQueue {
     // What is still on its way below the snapshot must not arrive once that is released.
     if (this.#underWay > 0) await new Promise<void>((resolve) => this.#rested.push(resolve));
     const isLonger = this.#lastIndex > snapshot.index;
+    if (isLonger) await this.#cutAfter(snapshot);
     this.#lastIndex = snapshot.index;
-    if (!isLonger) return;
-    const place = { shard: this.#group, epoch: this.#epoch, index: snapshot.index + 1 };
+  }
+
+  async #cutAfter({ index, term }: EntryPosition): Promise<void> {
+    const place = { shard: this.#group, epoch: this.#epoch, index: index + 1 };
     for (;;) {
       try {
-        await appendDurably(this.#log, { ...place, term: snapshot.term, ...cut });
+        await appendDurably(this.#log, { ...place, term, ...cut });
         return;
       } catch (error) {
         if (!isCodedError(error, "LOG_PENDING_FULL")) throw error;

@@ -9,11 +9,13 @@ import {
   crc32,
   type Disk,
   type DiskFile,
+  diskErrors,
   isCodedError,
   joinPath,
   readFile,
   replaceFile,
   syncFully,
+  toError,
   writeFully,
 } from "../../base/index.ts";
 import { raftErrors } from "../errors.ts";
@@ -119,7 +121,8 @@ type Completion = {
 /** REQUIRES: `temporary` is synced. */
 async function complete(disk: Disk, { folder, temporary, manifest }: Completion): Promise<void> {
   const name = dataName(manifest);
-  await disk.rename(temporary, joinPath(folder, name));
+  // An attempt before may have ended for want of space behind this step.
+  if (await disk.exists(temporary)) await disk.rename(temporary, joinPath(folder, name));
   await disk.syncDir(folder);
   await replaceFile(disk, joinPath(folder, "manifest"), encodeManifest(manifest));
   for (const { name: other } of await disk.list(folder)) {
@@ -180,6 +183,7 @@ class FileReceiver implements SnapshotReceiver {
   readonly #file: DiskFile;
   #next = 0;
   #offset = 0;
+  #isClosed = false;
 
   private constructor(disk: Disk, folder: string, manifest: SnapshotManifest, file: DiskFile) {
     this.#disk = disk;
@@ -220,16 +224,30 @@ class FileReceiver implements SnapshotReceiver {
   }
 
   async commit(): Promise<void> {
-    await this.#file.truncate(this.#offset);
-    await syncFully(this.#file);
-    await this.#file.close();
+    if (!this.#isClosed) {
+      await this.#file.truncate(this.#offset);
+      await this.#sync();
+      await this.close();
+    }
     const temporary = joinPath(this.#folder, "incoming");
     await complete(this.#disk, { folder: this.#folder, temporary, manifest: this.manifest });
     await this.#disk.remove(joinPath(this.#folder, "incoming.manifest"));
   }
 
-  close(): Promise<void> {
-    return this.#file.close();
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    await this.#file.close();
+  }
+
+  // No sync is tried twice, whatever it failed for: the second may pass over pages that are lost.
+  async #sync(): Promise<void> {
+    try {
+      await syncFully(this.#file);
+    } catch (error) {
+      const { message: reason } = toError(error);
+      throw diskErrors.failed({ operation: "fdatasync", path: this.#file.path, reason }, error);
+    }
   }
 
   // Only what is as the manifest says counts: unsynced chunks may be anything after a power cut.

@@ -10,7 +10,6 @@ import { decodeMessage } from "../codec.ts";
 import { Raft } from "../core/raft.ts";
 import type {
   Command,
-  HardState,
   MembershipChange,
   Message,
   NodeId,
@@ -19,17 +18,18 @@ import type {
   Ready,
   Refused,
   SnapshotMessage,
-  SnapshotMeta,
 } from "../core/types.ts";
 import { raftErrors } from "../errors.ts";
 import type { HostCounters } from "./counters.ts";
 import { DiskQueue } from "./disk-queue.ts";
-import { checkMachineVersion, type GroupBoot, type GroupStores, readPieces } from "./group-boot.ts";
+import { type Flight, Flights } from "./flights.ts";
+import type { GroupBoot, GroupStores } from "./group-boot.ts";
+import { Installing } from "./installing.ts";
 import { MachineRun } from "./machine-run.ts";
-import type { GroupMeta } from "./meta-file.ts";
 import { OwnSnapshots } from "./own-snapshots.ts";
 import type { HostSettings, SnapshotReceiver, StateMachine } from "./ports.ts";
 import { Repair } from "./repair.ts";
+import { ReplicaRecord } from "./replica-record.ts";
 import { Waiters } from "./waiters.ts";
 
 /** What a group needs of its host. */
@@ -46,6 +46,8 @@ export type GroupHost = GroupStores & {
   /** @throws when the node takes no more. */
   readonly admit: (bytes: number) => void;
   readonly noteBytes: (delta: number) => void;
+  /** At the next tick. */
+  readonly later: (run: () => void) => void;
   /** Settles now, or at the next tick when the node is near its limit. */
   readonly pace: (settle: () => void) => void;
   /** An IO error: the node ends. */
@@ -60,13 +62,6 @@ export type GroupStatus = RaftStatus & {
   readonly failure: Error | undefined;
 };
 
-type Flight = {
-  readonly number: number;
-  waits: number;
-  readonly messages: readonly Message[];
-  readonly sinceMs: number;
-};
-
 export class Group {
   readonly id: number;
   readonly machine: StateMachine;
@@ -76,12 +71,10 @@ export class Group {
   readonly #waiters: Waiters;
   readonly #run: MachineRun;
   readonly #incarnations = new Map<NodeId, number>();
-  #meta: GroupMeta;
-  #saved: HardState;
-  #flights: Flight[] = [];
+  readonly #record: ReplicaRecord;
+  readonly #flights = new Flights();
   readonly #snapshots: OwnSnapshots;
-  #received: SnapshotReceiver | undefined;
-  #isInstalling = false;
+  readonly #installing: Installing;
   #contexts = 0;
   #repair: Repair | undefined;
   #failure: Error | undefined;
@@ -91,8 +84,8 @@ export class Group {
     this.id = boot.meta.group;
     this.machine = machine;
     this.#host = host;
-    this.#meta = boot.meta;
-    this.#saved = boot.raft.hardState;
+    this.#record = new ReplicaRecord(boot.meta, host, () => this.#failure !== undefined);
+    this.#isRemoved = boot.meta.removed;
     this.#raft = new Raft(boot.meta.node, host.settings.raft, host.random, boot.raft);
     const lastIndex = boot.raft.entries.at(-1)?.index ?? boot.base.index;
     // What lies behind damage is replaced by what comes: the log knows where it really ends.
@@ -107,6 +100,7 @@ export class Group {
     });
     const place = { group: this.id, index: boot.base.index, isUp: () => this.isUp };
     this.#snapshots = new OwnSnapshots(place, host, this.#raft);
+    this.#installing = this.#createInstalling();
     if (boot.meta.repairing) this.#repair = this.#createRepair();
     if (boot.damage !== undefined) {
       host.counters.groupsRepairing++;
@@ -115,15 +109,15 @@ export class Group {
   }
 
   get node(): NodeId {
-    return this.#meta.node;
+    return this.#record.meta.node;
   }
 
   get epoch(): number {
-    return this.#meta.epoch;
+    return this.#record.meta.epoch;
   }
 
   get incarnation(): number {
-    return this.#meta.incarnation;
+    return this.#record.meta.incarnation;
   }
 
   get isUp(): boolean {
@@ -147,7 +141,7 @@ export class Group {
   }
 
   status(): GroupStatus {
-    const { epoch, incarnation, repairing } = this.#meta;
+    const { epoch, incarnation, repairing } = this.#record.meta;
     const up = repairing ? "repairing" : "up";
     const state = this.#failure ? "failed" : this.#isRemoved ? "removed" : up;
     const { id: group } = this;
@@ -245,15 +239,22 @@ export class Group {
       counters.lettersMisaddressed++;
       return;
     }
+    if (!this.isOfThisLife(message.from, sender.incarnation)) return;
     // A leader that writes to us has taken us in again.
-    if (message.type === "append" || message.type === "heartbeat") this.#isRemoved = false;
-    if (this.#isCurrent(message.from, sender.incarnation)) this.#step(message);
-    else counters.lettersOldIncarnation++;
+    if (message.type === "append" || message.type === "heartbeat") this.#noteTakenIn();
+    this.#step(message);
+  }
+
+  /** Whether what the node says is of the newest known life of its log; counted if not. */
+  isOfThisLife(from: NodeId, incarnation: number): boolean {
+    const isCurrent = this.#isCurrent(from, incarnation);
+    if (!isCurrent) this.#host.counters.lettersOldIncarnation++;
+    return isCurrent;
   }
 
   /** All of a snapshot is here; the core decides whether it is wanted. */
   receiveSnapshot(message: SnapshotMessage, receiver: SnapshotReceiver): void {
-    this.#received = receiver;
+    this.#installing.receive(receiver);
     this.#step(message);
   }
 
@@ -262,10 +263,8 @@ export class Group {
     this.#step(message);
   }
 
-  /** One at a time: the next would overwrite what of the one before is not yet in its place. */
   wantsSnapshot(index: number): boolean {
-    const isTaken = this.#received !== undefined || this.#isInstalling;
-    return this.isUp && index > this.#raft.commit && !isTaken;
+    return this.isUp && index > this.#raft.commit && !this.#installing.isTaken;
   }
 
   tick(isAfterStall: boolean): void {
@@ -307,12 +306,17 @@ export class Group {
     return configurationIndex <= commit;
   }
 
-  /** The leader's configuration has us no more. */
-  noteRemoved(): void {
-    if (this.#isRemoved) return;
+  /**
+   * The leader's configuration has us no more, or the group went on without us in a later epoch.
+   * Durable: a node that is started again does not stand for election first. False if it is known.
+   */
+  noteRemoved(why: string): boolean {
+    if (!this.isUp) return false;
     this.#isRemoved = true;
-    this.#host.logger.warn("raft.removed", { group: this.id, node: this.node });
-    this.#waiters.end(this.#notLeader("this node was removed from the group"));
+    this.#host.logger.warn("raft.removed", { group: this.id, node: this.node, why });
+    this.#waiters.end(this.#notLeader(removedReason));
+    this.#saveRemoved();
+    return true;
   }
 
   /** Does what the core has to do. Called once a turn. */
@@ -358,6 +362,18 @@ export class Group {
     this.#host.wake(this);
   }
 
+  #noteTakenIn(): void {
+    if (!this.#isRemoved) return;
+    this.#isRemoved = false;
+    this.#saveRemoved();
+  }
+
+  #saveRemoved(): void {
+    this.#record.save({ removed: this.#isRemoved }, (error) => {
+      if (error !== undefined) this.#host.failHost(error);
+    });
+  }
+
   #isCurrent(from: NodeId, incarnation: number): boolean {
     const known = this.#incarnations.get(from);
     if (known !== undefined && incarnation < known) return false;
@@ -391,7 +407,7 @@ export class Group {
 
   #checkUp(): void {
     if (this.#failure !== undefined) throw this.#failure;
-    if (this.#isRemoved) throw this.#notLeader("this node was removed from the group");
+    if (this.#isRemoved) throw this.#notLeader(removedReason);
   }
 
   #notLeader(reason: string): Error {
@@ -409,43 +425,29 @@ export class Group {
     return raftErrors.limit({ what: `what group ${group} has not committed`, limit });
   }
 
-  // Age of the oldest write under way.
   #hangsMs(): number {
-    const oldest = this.#flights[0];
-    return oldest === undefined ? 0 : this.#host.nowMs() - oldest.sinceMs;
+    return this.#flights.hangsMs(this.#host.nowMs());
   }
 
   #take(ready: Ready): void {
     for (const message of ready.messages) this.#send(message);
-    const sinceMs = this.#host.nowMs();
-    const flight = { number: ready.number, waits: 1, messages: ready.messagesAfterSync, sinceMs };
-    this.#flights.push(flight);
+    const { number, hardState, snapshot, entries, messagesAfterSync } = ready;
+    const flight = this.#flights.begin(number, messagesAfterSync, this.#host.nowMs());
     const landed = (error: Error | undefined): void => {
       if (error === undefined) this.#land(flight);
       else if (isIoError(error)) this.#host.failHost(error);
       else this.fail(error);
     };
-    const { hardState, snapshot, entries } = ready;
-    const isPromise = hardState?.term !== this.#saved.term || hardState?.vote !== this.#saved.vote;
-    if (hardState !== undefined && isPromise) {
+    if (hardState !== undefined && this.#record.isPromise(hardState)) {
       flight.waits++;
-      this.#saved = hardState;
-      this.#saveMeta({ ...this.#meta, hardState }, landed);
+      const { configurationIndex } = this.#raft.status();
+      this.#record.save({ hardState, configurationIndex }, landed);
     }
-    if (snapshot !== undefined) {
-      flight.waits++;
-      const receiver = this.#received;
-      this.#received = undefined;
-      this.#isInstalling = true;
-      this.#disk.install(
-        () => this.#install(snapshot, receiver),
-        (error) => {
-          this.#isInstalling = false;
-          landed(error);
-        },
-      );
+    if (snapshot === undefined) {
+      this.#installing.drop();
     } else {
-      this.#dropReceived();
+      flight.waits++;
+      this.#installing.begin(snapshot, landed);
     }
     if (entries.length > 0) {
       flight.waits++;
@@ -459,24 +461,15 @@ export class Group {
     this.#endRepair();
   }
 
-  #saveMeta(meta: GroupMeta, done: (error: Error | undefined) => void): void {
-    const { configurationIndex } = this.#raft.status();
-    this.#meta = { ...meta, configurationIndex };
-    this.#host.metas.save(this.#meta, done);
-  }
-
   // A write ended: whatever waited for it and is next in order leaves.
   #land(flight: Flight): void {
-    flight.waits--;
-    if (!this.isUp) return;
-    let persisted = 0;
-    while (this.#flights[0]?.waits === 0) {
-      const { number, messages } = this.#flights.shift() as Flight;
-      persisted = number;
-      this.#raft.advance({ persisted });
+    const landed = this.#flights.land(flight);
+    if (this.#failure !== undefined) return;
+    for (const { number, messages } of landed) {
+      this.#raft.advance({ persisted: number });
       for (const message of messages) this.#send(message);
     }
-    if (persisted > 0) this.#host.wake(this);
+    if (landed.length > 0) this.#host.wake(this);
   }
 
   #send(message: Message): void {
@@ -489,57 +482,26 @@ export class Group {
   }
 
   #onApplied(): void {
-    if (!this.isUp) return;
+    if (this.#failure !== undefined) return;
     this.#raft.advance({ applied: this.appliedIndex });
     this.#waiters.serve(this.appliedIndex);
     this.#endRepair();
     this.#host.wake(this);
   }
 
-  // The snapshot's files are complete and synced, but do not count yet.
-  #install(meta: SnapshotMeta, receiver: SnapshotReceiver | undefined): Promise<void> {
-    return new Promise((resolve, reject) => {
-      this.#run.run(async () => {
-        try {
-          if (receiver?.manifest.meta.index !== meta.index) {
-            throw new Error(`the snapshot at ${meta.index} was never received`);
-          }
-          // Before anything is given up for it: what is here now this program can read.
-          checkMachineVersion(receiver.manifest, this.machine);
-          await this.#snapshots.rested();
-          await this.#disk.cutAbove(meta);
-          await receiver.commit();
-          await this.#startFrom(meta);
-          resolve();
-        } catch (error) {
-          reject(toError(error));
-        }
-      });
+  #createInstalling(): Installing {
+    return new Installing(this.#host, {
+      group: this.id,
+      machine: this.machine,
+      run: this.#run,
+      disk: this.#disk,
+      own: this.#snapshots,
+      isEnded: () => this.#failure !== undefined,
+      onInstalled: ({ index }) => {
+        this.#waiters.passedOver(index);
+        this.#raft.advance({ applied: index });
+      },
     });
-  }
-
-  async #startFrom(meta: SnapshotMeta): Promise<void> {
-    const { log, snapshots, counters } = this.#host;
-    log.release(this.id, meta.index);
-    const reader = await snapshots.latest(this.id);
-    if (reader === undefined) throw new Error("the snapshot received is gone");
-    try {
-      await this.machine.install(reader.manifest, readPieces(reader));
-    } finally {
-      await reader.close();
-    }
-    this.#run.base = meta;
-    this.#snapshots.index = meta.index;
-    this.#waiters.passedOver(meta.index);
-    counters.snapshotsInstalled++;
-    this.#raft.advance({ applied: meta.index });
-  }
-
-  // The core needed nothing of it, or had it from the log.
-  #dropReceived(): void {
-    const receiver = this.#received;
-    this.#received = undefined;
-    receiver?.close().catch((error: unknown) => this.#host.failHost(toError(error)));
   }
 
   #autoSnapshot(): void {
@@ -570,7 +532,7 @@ export class Group {
     const repair = this.#repair;
     if (!this.isUp || !repair?.isDone(this.appliedIndex, this.#raft.persisted)) return;
     if (this.#snapshots.index < (repair.toIndex ?? 0)) {
-      this.#autoSnapshot();
+      if (this.#snapshots.mayBegin) this.#autoSnapshot();
       return;
     }
     this.#repair = undefined;
@@ -581,8 +543,7 @@ export class Group {
   }
 
   #unmarkRepair(): void {
-    const meta = { ...this.#meta, hardState: this.#saved, repairing: false };
-    this.#saveMeta(meta, (error) => {
+    this.#record.save({ repairing: false }, (error) => {
       if (error !== undefined) this.#host.failHost(error);
       if (error !== undefined || !this.isUp) return;
       this.#raft.setRepairing(false);
@@ -591,6 +552,8 @@ export class Group {
     });
   }
 }
+
+const removedReason = "this node was removed from the group";
 
 /** Of the volume: ends the node. Anything else is the group's own. */
 function isIoError(error: Error): boolean {

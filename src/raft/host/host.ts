@@ -32,6 +32,7 @@ import {
   type FrameRefusal,
   type GroupAddress,
   type Letter,
+  type Notice,
   openFrame,
 } from "./frames.ts";
 import { Group, type GroupHost, type GroupStatus } from "./group.ts";
@@ -208,8 +209,9 @@ export class RaftHost {
       throw raftErrors.metaLost({ group, path: this.#groupHost.metaPath });
     }
     const hardState = { term: 0, vote: 0, commit: 0 };
-    const life = { epoch: 1, incarnation: 1, configurationIndex: 0, repairing: false };
-    await this.#metas.saved({ group, node, hardState, ...life });
+    const life = { epoch: 1, incarnation: 1, configurationIndex: 0 };
+    const marks = { repairing: false, removed: false };
+    await this.#metas.saved({ group, node, hardState, ...life, ...marks });
     const meta = configuration ? { ...emptySnapshot, configuration } : emptySnapshot;
     // The machine's empty state is not in it: a machine in memory begins with none.
     await this.#snapshots.write({ group, epoch: 1, meta, machineVersion: 0 }, []);
@@ -295,6 +297,9 @@ export class RaftHost {
       admit: (bytes) => this.#admit(bytes),
       noteBytes: (delta) => {
         this.#proposedBytes += delta;
+      },
+      later: (run) => {
+        this.#paced.push(run);
       },
       pace: (settle) => this.#pace(settle),
       failHost: (error) => this.fail(error),
@@ -426,27 +431,23 @@ export class RaftHost {
         this.#onLetters(frame);
         break;
       case "offer":
-        this.#forGroup(decodeOffer(frame.body), (group, offer) =>
-          this.#transfers.onOffer(group, offer),
+        this.#forGroup(frame, decodeOffer(frame.body), (group, offer) =>
+          this.#transfers.onOffer(group, offer, (node) => this.#owns(frame, node)),
         );
         break;
       case "want":
-        this.#forGroup(decodeWant(frame.body), (group, want) => {
+        this.#forGroup(frame, decodeWant(frame.body), (group, want) => {
           if (this.#owns(frame, want.node)) this.#transfers.onWant(group, want);
           else this.counters.lettersMisaddressed++;
         });
         break;
       case "chunk":
-        this.#forGroup(decodeChunk(frame.body), (group, chunk) =>
-          this.#transfers.onChunk(group, chunk),
+        this.#forGroup(frame, decodeChunk(frame.body), (group, chunk) =>
+          this.#transfers.onChunk(group, chunk, (node) => this.#owns(frame, node)),
         );
         break;
       case "notice":
-        this.#forGroup(decodeNotice(frame.body), (group, notice) => {
-          if (notice.node !== group.node || notice.what !== "removed") return;
-          group.noteRemoved();
-          this.#components.onRemoved?.(group.id);
-        });
+        this.#onNotice(decodeNotice(frame.body));
         break;
       case "form":
         this.#answerForm(frame);
@@ -454,6 +455,27 @@ export class RaftHost {
       default:
         this.counters.refusedKind++;
     }
+  }
+
+  // A notice of a later epoch is the one message of another epoch that counts.
+  #onNotice(notice: Notice | undefined): void {
+    if (notice === undefined) {
+      this.counters.refusedBody++;
+      return;
+    }
+    const group = this.#groups.get(notice.group);
+    if (group === undefined || notice.node !== group.node) {
+      this.counters.lettersMisaddressed++;
+      return;
+    }
+    const isNewer = notice.epoch > group.epoch;
+    const counts = notice.what === "epoch" ? isNewer : notice.epoch === group.epoch;
+    if (!counts) {
+      this.counters.lettersWrongEpoch++;
+      return;
+    }
+    const why = isNewer ? `the group is of epoch ${notice.epoch} now` : "the leader said so";
+    if (group.noteRemoved(why)) this.#components.onRemoved?.(group.id);
   }
 
   #answerForm({ siteId }: Frame): void {
@@ -468,13 +490,14 @@ export class RaftHost {
       return;
     }
     for (const letter of letters) {
-      this.#forGroup(letter, (group, { incarnation, message }) => {
+      this.#forGroup(frame, letter, (group, { incarnation, message }) => {
         group.receive(message, { incarnation, owns: (node) => this.#takes(frame, group, node) });
       });
     }
   }
 
   #forGroup<T extends GroupAddress>(
+    frame: Frame,
     part: T | undefined,
     handle: (group: Group, part: T) => void,
   ): void {
@@ -489,9 +512,24 @@ export class RaftHost {
     }
     if (part.epoch !== group.epoch) {
       this.counters.lettersWrongEpoch++;
+      if (part.epoch < group.epoch) this.#tellEpoch(frame, group);
       return;
     }
     handle(group, part);
+  }
+
+  // It was away while the group was recovered by force: what it holds counts no more.
+  #tellEpoch(frame: Frame, group: Group): void {
+    for (const { node, diskId, removed } of this.#members.all()) {
+      if (diskId !== frame.diskId || removed) continue;
+      if (this.#tell(group, node, "epoch")) this.counters.epochsTold++;
+    }
+  }
+
+  #tell(group: Group, node: NodeId, what: Notice["what"]): boolean {
+    const { id, epoch, incarnation } = group;
+    const notice = encodeNotice({ group: id, epoch, incarnation, node, what });
+    return this.#sendTo(node, "notice", notice);
   }
 
   #owns(frame: Frame, node: NodeId): boolean {
@@ -503,9 +541,7 @@ export class RaftHost {
   #takes(frame: Frame, group: Group, node: NodeId): boolean {
     if (!this.#owns(frame, node)) return false;
     if (!group.hasRemoved(node)) return true;
-    const { id, epoch, incarnation } = group;
-    const notice = { group: id, epoch, incarnation, node, what: "removed" as const };
-    if (this.#sendTo(node, "notice", encodeNotice(notice))) this.counters.removalsTold++;
+    if (this.#tell(group, node, "removed")) this.counters.removalsTold++;
     return true;
   }
 }

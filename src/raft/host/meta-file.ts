@@ -30,6 +30,8 @@ export type GroupMeta = {
   readonly configurationIndex: number;
   /** Synced entries were lost and are not known to be back. */
   readonly repairing: boolean;
+  /** The group went on without this replica, which was told so. */
+  readonly removed: boolean;
 };
 
 export type SaveDone = (error: Error | undefined) => void;
@@ -41,6 +43,8 @@ const magic = 0x464c_524d; // "FLRM"
 const version = 1;
 const crcAt = slotBytes - 4;
 const placesMax = 65_536;
+const repairingFlag = 1;
+const removedFlag = 2;
 
 export class MetaFile {
   readonly #file: DiskFile;
@@ -233,7 +237,7 @@ export function encodeSlot(meta: GroupMeta, sequence: number, offset: number): B
   const bytes = Buffer.alloc(slotBytes);
   bytes.writeUInt32BE(magic, 0);
   bytes.writeUInt16BE(version, 4);
-  bytes[6] = Number(meta.repairing);
+  bytes[6] = (meta.repairing ? repairingFlag : 0) | (meta.removed ? removedFlag : 0);
   bytes.writeUInt32BE(meta.group, 8);
   bytes.writeUInt32BE(meta.epoch, 12);
   bytes.writeUInt32BE(meta.incarnation, 16);
@@ -254,6 +258,7 @@ function decodeSlot(bytes: Buffer | undefined, offset: number): FoundSlot | unde
   const found = bytes.readUInt16BE(4);
   if (found > version) return { isBlank: false, version: found };
   const number = (place: number): number => Number(bytes.readBigUInt64BE(20 + place * 8));
+  const flags = bytes[6] as number;
   const meta: GroupMeta = {
     group: bytes.readUInt32BE(8),
     node: number(1),
@@ -261,7 +266,8 @@ function decodeSlot(bytes: Buffer | undefined, offset: number): FoundSlot | unde
     incarnation: bytes.readUInt32BE(16),
     hardState: { term: number(2), vote: number(3), commit: number(4) },
     configurationIndex: number(5),
-    repairing: bytes[6] === 1,
+    repairing: (flags & repairingFlag) !== 0,
+    removed: (flags & removedFlag) !== 0,
   };
   return { isBlank: false, version: found, slot: { meta, sequence: number(0) } };
 }

@@ -15,8 +15,13 @@ export type OwnSnapshotsHost = GroupStores & {
   readonly settings: HostSettings;
   readonly counters: HostCounters;
   readonly logger: Logger;
+  readonly nowMs: () => number;
   readonly failHost: (error: Error) => void;
 };
+
+/** After a failure the next one waits, each time twice as long: it costs a copy of the state. */
+const retryMsMin = 1_000;
+const retryMsMax = 60_000;
 
 export class OwnSnapshots {
   readonly #group: number;
@@ -26,6 +31,8 @@ export class OwnSnapshots {
   #underWay: Promise<void> | undefined;
   /** What the last one left in the log for followers that lag. */
   #keptBytes = 0;
+  #retryMs = 0;
+  #notBeforeMs = 0;
   /** Of the newest that counts, received ones included. */
   index: number;
 
@@ -41,9 +48,15 @@ export class OwnSnapshots {
     this.#raft = raft;
   }
 
+  /** The last one did not fail a moment ago. */
+  get mayBegin(): boolean {
+    return this.#host.nowMs() >= this.#notBeforeMs;
+  }
+
   /** Enough was logged since the last one. */
   get isDue(): boolean {
     const { log, settings } = this.#host;
+    if (!this.mayBegin) return false;
     return log.bytesSinceRelease(this.#group) - this.#keptBytes > settings.snapshotLogBytes;
   }
 
@@ -70,11 +83,14 @@ export class OwnSnapshots {
     try {
       await snapshots.write(head, pieces);
       this.index = index;
+      this.#retryMs = 0;
       counters.snapshotsTaken++;
       if (this.#isUp() && !("accepted" in this.#raft.takeSnapshot(index))) this.#cut(index);
     } catch (error) {
       // The log stays: nothing is cut on the word of a snapshot that is not there.
       counters.snapshotsFailed++;
+      this.#retryMs = Math.min(Math.max(2 * this.#retryMs, retryMsMin), retryMsMax);
+      this.#notBeforeMs = this.#host.nowMs() + this.#retryMs;
       logger.warn("raft.snapshot_failed", { group: this.#group, reason: toError(error).message });
       if (isCodedError(error, "DISK_IO_FAILED")) failHost(error);
     } finally {

@@ -52,6 +52,9 @@ type Receiving = {
   idleTicks: number;
 };
 
+/** Whether the node is the one whose frame this is. */
+type Owns = (node: NodeId) => boolean;
+
 export class SnapshotTransfers {
   readonly #host: TransferHost;
   readonly #sending = new Map<string, Sending>();
@@ -106,13 +109,18 @@ export class SnapshotTransfers {
     this.#pushChunks(sending);
   }
 
-  onOffer(group: Group, offer: Offer): void {
+  onOffer(group: Group, offer: Offer, owns: Owns): void {
     const opened = openOffer(offer);
-    if (opened === undefined || opened.message.to !== group.node) {
+    if (opened === undefined) {
       this.#host.counters.refusedBody++;
       return;
     }
     const { message, manifest } = opened;
+    if (message.to !== group.node || !owns(message.from)) {
+      this.#host.counters.lettersMisaddressed++;
+      return;
+    }
+    if (!group.isOfThisLife(message.from, offer.incarnation)) return;
     const known = this.#receiving.get(group.id);
     if (known !== undefined && isOf(known.receiver.manifest, positionOf(manifest))) {
       this.#ask(known);
@@ -134,9 +142,13 @@ export class SnapshotTransfers {
     this.#guard(this.#prepare(group, message, manifest), () => this.#preparing.delete(group.id));
   }
 
-  onChunk(group: Group, chunk: Chunk): void {
+  onChunk(group: Group, chunk: Chunk, owns: Owns): void {
     const receiving = this.#receiving.get(group.id);
     if (receiving === undefined || !isOf(receiving.receiver.manifest, chunk)) return;
+    if (!owns(receiving.message.from)) {
+      this.#host.counters.lettersMisaddressed++;
+      return;
+    }
     receiving.idleTicks = 0;
     const { receiver, queue } = receiving;
     const isNext = chunk.number === receiver.next + queue.length + Number(receiving.isBusy);

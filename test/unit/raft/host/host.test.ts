@@ -1,4 +1,10 @@
 import { expect, test } from "vitest";
+import {
+  encodeFrame,
+  encodeLetters,
+  encodeNotice,
+  frameKinds,
+} from "../../../../src/raft/host/frames.ts";
 import { hostOf, RaftCluster, type Station } from "../../../support/raft-cluster.ts";
 import { messagesIn } from "../../../support/raft-frames.ts";
 
@@ -20,6 +26,7 @@ test("a follower refuses proposals and names the leader", async () => {
   await cluster.form(3);
   const leader = await cluster.leader();
   const [follower] = otherThan(cluster, leader.node) as [Station];
+  await cluster.until(() => cluster.group(follower.node).leader === leader.node);
   const refused = cluster.propose(cluster.group(follower.node), "x");
   await expect(refused).rejects.toMatchObject({
     code: "RAFT_NOT_LEADER",
@@ -151,12 +158,54 @@ test("a learner joins, is promoted, and a removed node is told so and can be tak
   await cluster.restart(removed);
   await cluster.until(() => removed.removed.includes(1));
   expect(cluster.group(removed.node).status().state).toBe("removed");
+  await cluster.clock.advance(500);
+  cluster.stop(removed, "power");
+  await cluster.restart(removed);
+  expect(cluster.group(removed.node).status().state).toBe("removed");
   leader = await cluster.leader();
   await cluster.propose(leader, "b");
   await cluster.until(() => cluster.texts(4).length === 2);
   await cluster.complete(leader.changeMembership({ op: "learner", node: removed.node }));
   await cluster.until(() => cluster.texts(removed.node).length === 2);
   expect(cluster.group(removed.node).status().state).toBe("up");
+  await cluster.clock.advance(500);
+  cluster.stop(removed, "power");
+  await cluster.restart(removed);
+  expect(cluster.group(removed.node).status().state).toBe("up");
+  await cluster.close();
+});
+
+test("who speaks in an epoch gone by is told of the later one, and stands for no election again", async () => {
+  const cluster = new RaftCluster();
+  await cluster.form(3);
+  const leader = await cluster.leader();
+  const [behind, other] = otherThan(cluster, leader.node) as [Station, Station];
+  const notice = (epoch: number): Buffer => {
+    const fields = { group: 1, epoch, incarnation: 1, node: behind.node, what: "epoch" as const };
+    return encodeFrame(other.identity, "notice", encodeNotice(fields));
+  };
+  for (const epoch of [0, 1]) hostOf(behind).transportEvents.onFrame(notice(epoch));
+  expect(cluster.group(behind.node).status().state).toBe("up");
+  expect(hostOf(behind).counters.lettersWrongEpoch).toBe(2);
+  cluster.stop(cluster.station(leader.node), "kill");
+  await cluster.clock.advance(200);
+  hostOf(behind).transportEvents.onFrame(notice(2));
+  expect(behind.removed).toEqual([1]);
+  await cluster.clock.advance(500);
+  cluster.stop(behind, "power");
+  await cluster.restart(behind);
+  await cluster.clock.advance(10_000);
+  expect(cluster.group(behind.node).status()).toMatchObject({ state: "removed", role: "follower" });
+  const told: number[] = [];
+  cluster.network.tap = (from, to, frame) => {
+    if (from === other.siteId && to === behind.siteId && frame[7] === frameKinds.notice)
+      told.push(1);
+  };
+  const letter = { group: 1, epoch: 0, incarnation: 1, message: Buffer.from("anything") };
+  const late = encodeFrame(behind.identity, "messages", encodeLetters([letter]));
+  hostOf(other).transportEvents.onFrame(late);
+  expect(told).toHaveLength(1);
+  expect(hostOf(other).counters.epochsTold).toBe(1);
   await cluster.close();
 });
 

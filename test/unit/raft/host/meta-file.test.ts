@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
-import { SeededRandom, SimClock, SimDisk } from "../../../../src/base/index.ts";
+import { diskErrors, SeededRandom, SimClock, SimDisk } from "../../../../src/base/index.ts";
 import { encodeSlot, type GroupMeta, MetaFile } from "../../../../src/raft/host/meta-file.ts";
+import { ReplicaRecord } from "../../../../src/raft/host/replica-record.ts";
 
 const path = "meta";
 
@@ -24,6 +25,7 @@ const meta = (group: number, term: number, vote = 1): GroupMeta => ({
   hardState: { term, vote, commit: 0 },
   configurationIndex: 0,
   repairing: false,
+  removed: false,
 });
 
 test("a slot is as docs/formats/raft.md shows it", () => {
@@ -123,6 +125,34 @@ test("saves of many groups share their syncs, and the first error is final", asy
   await expect(clock.complete(metas.saved(meta(1, 3)))).rejects.toMatchObject({
     code: "DISK_IO_FAILED",
   });
+});
+
+test("a record without space is written again at the next tick, with whatever changed meanwhile", () => {
+  const saves: Array<{ meta: GroupMeta; done: (error: Error | undefined) => void }> = [];
+  const later: Array<() => void> = [];
+  const metas = {
+    save: (...[meta, done]: Parameters<MetaFile["save"]>) => saves.push({ meta, done }),
+  };
+  let isEnded = false;
+  const host = { metas, later: (run: () => void) => later.push(run) };
+  const record = new ReplicaRecord(meta(1, 5), host as never, () => isEnded);
+  const done: Array<Error | undefined> = [];
+  record.save({ hardState: { term: 6, vote: 2, commit: 0 } }, (error) => done.push(error));
+  expect(record.isPromise({ term: 6, vote: 2, commit: 9 })).toBe(false);
+  expect(record.isPromise({ term: 6, vote: 3, commit: 0 })).toBe(true);
+  saves[0]?.done(diskErrors.full({ path }));
+  record.save({ hardState: { term: 7, vote: 1, commit: 0 } }, (error) => done.push(error));
+  saves[1]?.done(undefined);
+  for (const run of later.splice(0)) run();
+  expect(saves[2]?.meta.hardState.term).toBe(7);
+  saves[2]?.done(undefined);
+  expect(done).toEqual([undefined, undefined]);
+  record.save({ removed: true }, (error) => done.push(error));
+  saves[3]?.done(diskErrors.full({ path }));
+  isEnded = true;
+  for (const run of later) run();
+  expect(saves).toHaveLength(4);
+  expect(done).toHaveLength(2);
 });
 
 test("a file that is gone is a lost one, and a newer format is refused by name", async () => {

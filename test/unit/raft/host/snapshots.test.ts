@@ -258,6 +258,71 @@ test("a suffix that a snapshot made void does not come back with a power cut", a
   await cluster.close();
 });
 
+test("offers and chunks are taken only from the node that they name", async () => {
+  const { cluster, behind } = await withLaggard(5);
+  const leader = await cluster.leader();
+  const stranger = cluster.stations.find(
+    ({ node }) => node !== leader.node && node !== behind.node,
+  ) as Station;
+  await cluster.restart(behind);
+  const leaderSite = cluster.station(leader.node).siteId;
+  let forged = 0;
+  cluster.network.tap = (from, to, frame) => {
+    const isChunk = frame[7] === frameKinds.chunk;
+    if (from !== leaderSite || to !== behind.siteId) return;
+    if (!isChunk && frame[7] !== frameKinds.offer) return;
+    // The same bytes come from another member first.
+    const body = frame.subarray(56, frame.length - 4);
+    forged++;
+    const kind = isChunk ? "chunk" : "offer";
+    hostOf(behind).transportEvents.onFrame(encodeFrame(stranger.identity, kind, body));
+  };
+  await cluster.until(() => hostOf(behind).counters.snapshotsInstalled === 1);
+  expect(forged).toBeGreaterThan(2);
+  expect(hostOf(behind).counters.lettersMisaddressed).toBe(forged);
+  await cluster.close();
+});
+
+test("a volume without space delays the installation of a snapshot, and ends nothing", async () => {
+  for (const [on, path, waits] of [
+    ["write", /incoming$/, 0],
+    ["write", /incoming.manifest/, 0],
+    ["write", /1\/manifest/, 5],
+    ["open", /1\/manifest.new/, 5],
+    ["write", /raft\/meta/, 0],
+  ] as const) {
+    const { cluster, behind } = await withLaggard(6);
+    await cluster.restart(behind);
+    behind.disk.inject({ on, path, fails: "ENOSPC", times: 5 });
+    await cluster.until(() => cluster.texts(behind.node).length === 41, 120_000);
+    expect(behind.failures, `${on} ${path}`).toEqual([]);
+    expect(hostOf(behind).counters.installsWithoutSpace, `${on} ${path}`).toBe(waits);
+    expect(cluster.group(behind.node).status().state).toBe("up");
+    await cluster.propose(await cluster.leader(), "after");
+    cluster.stop(behind, "power");
+    await cluster.restart(behind);
+    await cluster.until(() => cluster.texts(behind.node).length === 42);
+    await cluster.close();
+  }
+});
+
+test("a full volume is left alone for a while after a failed snapshot", async () => {
+  const cluster = new RaftCluster({ settings: { snapshotLogBytes: 500 } });
+  await cluster.form(1);
+  const leader = await cluster.leader();
+  const station = cluster.station(1);
+  station.disk.inject({ on: "write", path: "snapshots", fails: "ENOSPC", times: Infinity });
+  for (let count = 0; count < 40; count++) await cluster.propose(leader, `${count}`.repeat(20));
+  await cluster.clock.advance(10_000);
+  const { counters } = hostOf(station);
+  expect(counters.snapshotsFailed).toBeGreaterThan(1);
+  expect(counters.snapshotsFailed).toBeLessThan(6);
+  station.disk.heal();
+  await cluster.clock.advance(16_000);
+  expect(counters.snapshotsTaken).toBe(1);
+  await cluster.close();
+});
+
 test("what a log said before it lost entries is not taken any more", async () => {
   const cluster = new RaftCluster();
   await cluster.form(3);
