@@ -7,7 +7,13 @@
 import { type Context, Hono } from "hono";
 import { type Clock, type CodedError, type Logger, toError } from "../base/index.ts";
 import type { AuditLog } from "./audit.ts";
-import { apiPrefix, type OperationName, operationNames, operations } from "./contract.ts";
+import {
+  apiPrefix,
+  isAllowed,
+  type OperationName,
+  operationNames,
+  operations,
+} from "./contract.ts";
 import { adminErrors } from "./errors.ts";
 import { EventStreams } from "./events.ts";
 import { type Caller, checkRole, checkSource, Gatekeeper } from "./guard.ts";
@@ -61,6 +67,7 @@ export function createAdminApp(settings: AdminSettings, parts: AppParts): AdminA
     clock,
   );
   const api = new Api(settings, parts, events);
+  parts.keys.onRevoked(() => events.recheck());
   app.use("*", (context, next) => api.guard(context, next));
   app.get("/livez", (context) =>
     context.text(
@@ -196,8 +203,11 @@ class Api {
   }
 
   events(context: Ask): Response {
-    checkRole(this.#caller(context), "viewer", "events");
-    return context.body(this.#events.open(), 200, { "content-type": "text/event-stream" });
+    const caller = this.#caller(context);
+    checkRole(caller, "viewer", "events");
+    const { keys } = this.#parts;
+    const stream = this.#events.open(() => keys.has(caller.keyId));
+    return context.body(stream, 200, { "content-type": "text/event-stream" });
   }
 
   problem(context: Ask, error: unknown): Response {
@@ -229,7 +239,9 @@ class Api {
   async #audit({ name, context, caller, body, error }: Audited): Promise<void> {
     const { audit, clock, helpOf } = this.#parts;
     const problem = error === undefined ? undefined : problemOf(error, helpOf);
-    await audit.add({
+    const needs = operations[name].role;
+    const isRefused = !isAllowed(caller.role, needs);
+    const entry = {
       timeMs: Math.floor(clock.wallUs() / 1000),
       key: caller.keyName,
       role: caller.role,
@@ -238,7 +250,8 @@ class Api {
       target: targetOf(context.req.param() as Record<string, string>, body),
       status: problem?.status ?? 200,
       code: problem?.code,
-    });
+    };
+    await audit.add(entry, isRefused ? "refused" : needs === "admin" ? "admin" : "operator");
   }
 }
 

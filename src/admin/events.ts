@@ -1,5 +1,6 @@
 // Server-sent events for pages and `--watch`: the status each second, and at once what changed in
-// alarms and tasks. Nothing is kept for a reader that is away; one that does not read is let go.
+// alarms and tasks. Nothing is kept for a reader that is away; one that does not read is let go, and
+// so is one whose key is revoked, at once.
 //
 // Bounded: readers at once, bytes waiting for one of them.
 
@@ -22,7 +23,8 @@ const waitingMax = 30;
 export class EventStreams {
   readonly #source: EventSource;
   readonly #clock: Clock;
-  readonly #readers = new Set<ReadableStreamDefaultController<Uint8Array>>();
+  /** With whether they may still read. */
+  readonly #readers = new Map<ReadableStreamDefaultController<Uint8Array>, () => boolean>();
   #last = { alarms: "", tasks: "" };
   #isTicking = false;
   #closed = false;
@@ -36,8 +38,8 @@ export class EventStreams {
     return this.#readers.size;
   }
 
-  /** @throws ADMIN_BUSY. */
-  open(): ReadableStream<Uint8Array> {
+  /** `mayRead` is asked before each event. @throws ADMIN_BUSY. */
+  open(mayRead: () => boolean): ReadableStream<Uint8Array> {
     if (this.#closed || this.#readers.size >= readersMax) {
       throw adminErrors.busy({ what: "event streams", max: readersMax });
     }
@@ -46,7 +48,7 @@ export class EventStreams {
       {
         start: (controller) => {
           own = controller;
-          this.#readers.add(controller);
+          this.#readers.set(controller, mayRead);
           controller.enqueue(encode("hello", { everyMs }));
           this.#last = { alarms: "", tasks: "" };
           this.#tick();
@@ -59,9 +61,14 @@ export class EventStreams {
     );
   }
 
+  /** Ends those who may not read any more. */
+  recheck(): void {
+    for (const [reader, mayRead] of this.#readers) if (!mayRead()) this.#drop(reader);
+  }
+
   close(): void {
     this.#closed = true;
-    for (const reader of this.#readers) this.#drop(reader);
+    for (const reader of this.#readers.keys()) this.#drop(reader);
   }
 
   #tick(): void {
@@ -89,7 +96,8 @@ export class EventStreams {
 
   #send(event: string, data: unknown): void {
     const bytes = encode(event, data);
-    for (const reader of this.#readers) {
+    this.recheck();
+    for (const reader of this.#readers.keys()) {
       if ((reader.desiredSize ?? 0) <= 0) this.#drop(reader);
       else reader.enqueue(bytes);
     }

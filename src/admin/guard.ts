@@ -1,13 +1,18 @@
 // Who may ask: checks that come before any operation. A request must name this node as its host (a
 // page of another site that points its name at us does not), come from no other page, and carry a
-// key. Wrong keys from one address are slowed down.
+// key. Wrong keys from one address are slowed down; right ones from there go on working.
 
 import { isIP } from "node:net";
 import { adminErrors } from "./errors.ts";
 import type { ApiKeys } from "./keys.ts";
 import { isAllowed, type Role } from "./operations.ts";
 
-export type Caller = { readonly keyName: string; readonly role: Role; readonly remote: string };
+export type Caller = {
+  readonly keyId: string;
+  readonly keyName: string;
+  readonly role: Role;
+  readonly remote: string;
+};
 
 /** The headers of a request, by lower-case name. */
 export type Headers = (name: string) => string | undefined;
@@ -52,15 +57,19 @@ export class Gatekeeper {
 
   /** @throws ADMIN_UNAUTHENTICATED, ADMIN_TOO_MANY_FAILURES. */
   admit(header: Headers, remote: string): Caller {
-    if (this.#failuresOf(remote) >= failuresMax) throw adminErrors.tooManyFailures({});
     const text = header("authorization");
     if (text === undefined) throw adminErrors.unauthenticated({ reason: "none was sent" });
     const key = /^Bearer +(\S+) *$/i.exec(text)?.[1];
     if (key === undefined) {
       throw adminErrors.unauthenticated({ reason: "only the scheme Bearer is understood" });
     }
+    // Looked up first: others behind the same address must not lock out who has a right one, and
+    // 256 random bits are not found by trying.
     const found = this.#keys.find(key);
-    if (found !== undefined) return { keyName: found.name, role: found.role, remote };
+    if (found !== undefined) {
+      return { keyId: found.id, keyName: found.name, role: found.role, remote };
+    }
+    if (this.#failuresOf(remote) >= failuresMax) throw adminErrors.tooManyFailures({});
     this.#fail(remote);
     throw adminErrors.unauthenticated({ reason: "this one is not known" });
   }

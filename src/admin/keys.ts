@@ -32,6 +32,7 @@ export class ApiKeys {
   readonly #components: KeyComponents;
   #keys: readonly StoredKey[];
   #saving: Promise<void> = Promise.resolve();
+  #revoked: () => void = () => undefined;
 
   private constructor(path: string, components: KeyComponents, keys: readonly StoredKey[]) {
     this.#path = path;
@@ -64,6 +65,16 @@ export class ApiKeys {
     return isRight ? key : undefined;
   }
 
+  /** Whether a key still holds. */
+  has(id: string): boolean {
+    return this.#keys.some((each) => each.id === id);
+  }
+
+  /** Called when keys may have been revoked: what they opened has to end. */
+  onRevoked(revoked: () => void): void {
+    this.#revoked = revoked;
+  }
+
   /** Durable when it resolves. @throws ADMIN_KEY_EXISTS, ADMIN_BUSY. */
   async create(name: string, role: Role): Promise<NewKey> {
     if (this.#keys.some((key) => key.name === name)) throw adminErrors.keyExists({ name });
@@ -82,7 +93,9 @@ export class ApiKeys {
     if (key === undefined) throw adminErrors.thingMissing({ thing: "key", name: id });
     const rest = this.#keys.filter((each) => each !== key);
     if (!rest.some(({ role }) => role === "admin")) throw adminErrors.lastAdmin({ id });
-    await this.#save(rest);
+    const saved = this.#save(rest);
+    this.#revoked();
+    await saved;
   }
 
   /** In force at once, so that a revoked key ends now; one write after the other. */

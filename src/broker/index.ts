@@ -21,7 +21,7 @@ export {
   RotatingKeys,
 } from "./auth/jwt.ts";
 export {
-  formatPasswordFile,
+  editPasswordFile,
   parsePasswordFile,
   type UserTable,
   userNameFault,

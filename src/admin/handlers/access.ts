@@ -1,9 +1,15 @@
 // API keys, the audit log, tasks.
 
-import type { AuditLog } from "../audit.ts";
+import { type AuditLog, type AuditPosition, auditTrails } from "../audit.ts";
 import { limitDefault } from "../contract/values.ts";
-import { adminErrors } from "../errors.ts";
-import { given, type Handlers, listOf, type Running } from "../handler-types.ts";
+import {
+  decodeCursor,
+  encodeCursor,
+  given,
+  type Handlers,
+  listOf,
+  type Running,
+} from "../handler-types.ts";
 import type { ApiKeys } from "../keys.ts";
 import type { Tasks } from "../tasks.ts";
 
@@ -34,10 +40,9 @@ export function accessHandlers({ keys, audit, tasks, running }: AccessParts): Ac
       return { done: true };
     },
     listAudit: async ({ query }) => {
-      const after = countOf(query.after);
-      const { entries, total } = await audit.list(after, query.limit ?? limitDefault);
-      const seen = after + entries.length;
-      return given({ items: entries, next: seen < total ? String(seen) : undefined, total });
+      const after = decodeCursor(query.after, isPosition);
+      const { entries, next, total } = await audit.list(after, query.limit ?? limitDefault);
+      return given({ items: [...entries], next: next && encodeCursor(next), total });
     },
     listTasks: () => listOf(tasks.list()),
     getTask: ({ params: { task } }) => tasks.get(task),
@@ -49,9 +54,7 @@ export function accessHandlers({ keys, audit, tasks, running }: AccessParts): Ac
   };
 }
 
-/** Entries that were answered before this page. */
-function countOf(after: string | undefined): number {
-  if (after === undefined) return 0;
-  if (/^\d{1,9}$/.test(after)) return Number(after);
-  throw adminErrors.inputInvalid({ reason: "after: not the `next` of a page" });
-}
+const isPosition = (value: unknown): value is AuditPosition =>
+  Array.isArray(value) &&
+  value.length === auditTrails.length &&
+  value.every((count) => Number.isSafeInteger(count) && count >= 0);

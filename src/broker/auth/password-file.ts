@@ -39,8 +39,17 @@ export function parsePasswordFile(text: string): UserTable {
   return users;
 }
 
-export function formatPasswordFile(users: UserTable): string {
-  return [...users].map(([name, hash]) => `${name}:${hash}\n`).join("");
+/**
+ * The text with a user's hash set, or without the user; comments and all other lines stay as they are.
+ * REQUIRES: `parsePasswordFile` has read the text.
+ */
+export function editPasswordFile(text: string, name: string, hash: string | undefined): string {
+  const own = hash === undefined ? [] : [`${name}:${hash}`];
+  const lines = text === "" ? [] : text.replace(/\n$/, "").split("\n");
+  const at = lines.findIndex((line) => line.startsWith(`${name}:`) && !line.startsWith("#"));
+  if (at < 0) lines.push(...own);
+  else lines.splice(at, 1, ...own);
+  return lines.map((line) => `${line}\n`).join("");
 }
 
 /** Why a text cannot be the name of a user in a table. */

@@ -1,6 +1,6 @@
 // Which node a command asks, and with which key: flags, then the environment, then the chosen context,
 // then this machine. Contexts are a file of the user, mode 0600, since it holds keys; they are never
-// printed.
+// printed, and a saved key goes to the address that it was saved for and to no other.
 
 import { chmodSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { homedir } from "node:os";
@@ -27,9 +27,18 @@ export type Contexts = {
 /** @throws CLI_USAGE, CLI_FILE_UNREADABLE. */
 export function clientOf({ options, io }: Pick<CommandInput, "options" | "io">): AdminClient {
   const saved = contextOf(options.text("context"), io);
-  const url = options.text("url") ?? io.environment.FLAGSTONE_URL ?? saved?.url ?? urlDefault;
-  const key = options.text("key") ?? io.environment.FLAGSTONE_KEY ?? saved?.key;
-  return createAdminClient({ url: checkUrl(url), ...(key === undefined ? {} : { key }) });
+  const given = options.text("url") ?? io.environment.FLAGSTONE_URL;
+  const url = checkUrl(given ?? saved?.url ?? urlDefault);
+  const isSaved = saved !== undefined && isSameAddress(url, saved.url);
+  const key =
+    options.text("key") ?? io.environment.FLAGSTONE_KEY ?? (isSaved ? saved.key : undefined);
+  return createAdminClient({ url, ...(key === undefined ? {} : { key }) });
+}
+
+/** REQUIRES: both were checked. */
+function isSameAddress(one: string, other: string): boolean {
+  const [left, right] = [new URL(one), new URL(other)];
+  return left.origin === right.origin && left.pathname === right.pathname;
 }
 
 /** @throws CLI_USAGE. */
@@ -90,9 +99,11 @@ function parseContexts(text: string): Contexts | undefined {
   }
   const { current, contexts } = (parsed ?? {}) as { current?: unknown; contexts?: unknown };
   if (typeof contexts !== "object" || contexts === null) return undefined;
-  const isGood = Object.values(contexts).every(
-    (each: unknown) => typeof (each as { url?: unknown } | null)?.url === "string",
-  );
+  const isGood = Object.values(contexts).every((each: unknown) => {
+    const { url, key } = (each ?? {}) as { url?: unknown; key?: unknown };
+    const hasKey = ["string", "undefined"].includes(typeof key);
+    return typeof url === "string" && URL.canParse(url) && hasKey;
+  });
   if (!isGood) return undefined;
   return {
     current: typeof current === "string" ? current : undefined,

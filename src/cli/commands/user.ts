@@ -19,7 +19,7 @@ import {
 import type { Readable } from "node:stream";
 import { systemRandom, toError } from "../../base/index.ts";
 import {
-  formatPasswordFile,
+  editPasswordFile,
   hashForScram,
   hashPassword,
   parsePasswordFile,
@@ -71,11 +71,10 @@ const rm: Command = {
   options: [file],
   examples: ["user rm alice --file users.txt", "user rm meter --file users.txt"],
   run: async (input) => {
-    const { path, users } = open(input);
+    const { path, users, text } = open(input);
     const user = nameOf(input);
-    const rest = new Map(users);
-    if (!rest.delete(user)) throw cliErrors.usage({ reason: `no user ${quoted(user)} in ${path}` });
-    save(path, rest);
+    if (!users.has(user)) throw cliErrors.usage({ reason: `no user ${quoted(user)} in ${path}` });
+    save(path, editPasswordFile(text, user, undefined));
     input.io.out(`removed ${quoted(user)}\n`);
     return exitCodes.ok;
   },
@@ -109,7 +108,7 @@ const formNames: Readonly<Record<string, string>> = {
 };
 
 async function setPassword(input: CommandInput, verb: "add" | "passwd"): Promise<number> {
-  const { path, users } = open(input, verb === "add");
+  const { path, users, text } = open(input, verb === "add");
   const user = nameOf(input);
   const isThere = users.has(user);
   if (verb === "add" && isThere) {
@@ -122,7 +121,7 @@ async function setPassword(input: CommandInput, verb: "add" | "passwd"): Promise
   const hash = input.options.isOn("scram")
     ? await hashForScram(password, systemRandom)
     : await hashPassword(password, systemRandom);
-  save(path, new Map(users).set(user, hash));
+  save(path, editPasswordFile(text, user, hash));
   input.io.out(`${verb === "add" ? "added" : "changed"} ${quoted(user)}\n`);
   return exitCodes.ok;
 }
@@ -133,27 +132,29 @@ function nameOf({ arguments: [user = ""] }: CommandInput): string {
   return user;
 }
 
+type OpenedFile = { readonly path: string; readonly text: string; readonly users: UserTable };
+
 /** @throws BROKER_USERS_INVALID: a broken file is not made worse. */
-function open({ options }: CommandInput, mayBeNew = false): { path: string; users: UserTable } {
+function open({ options }: CommandInput, mayBeNew = false): OpenedFile {
   const path = options.text("file");
   if (path === undefined) throw cliErrors.usage({ reason: "--file is missing" });
-  if (mayBeNew && !existsSync(path)) return { path, users: new Map() };
+  if (mayBeNew && !existsSync(path)) return { path, text: "", users: new Map() };
   let text: string;
   try {
     text = readFileSync(path, "utf8");
   } catch (error) {
     throw cliErrors.unreadableFile({ path, reason: toError(error).message }, error);
   }
-  return { path, users: parsePasswordFile(text) };
+  return { path, text, users: parsePasswordFile(text) };
 }
 
 const ownerOnly = 0o600;
 const groupMayRead = 0o040;
 
-function save(path: string, users: UserTable): void {
+function save(path: string, text: string): void {
   const beside = `${path}.${randomBytes(6).toString("hex")}.new`;
   try {
-    writeFileSync(beside, formatPasswordFile(users), { mode: ownerOnly, flag: "wx", flush: true });
+    writeFileSync(beside, text, { mode: ownerOnly, flag: "wx", flush: true });
     const before = statSync(path, { throwIfNoEntry: false });
     if (before !== undefined) {
       if (process.getuid?.() === 0) chownSync(beside, before.uid, before.gid);

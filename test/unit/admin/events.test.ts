@@ -27,11 +27,12 @@ function collect(stream: ReadableStream<Uint8Array>): { text: string; ended: boo
   return seen;
 }
 
+const always = (): boolean => true;
 const count = (text: string, event: string): number => text.split(`event: ${event}\n`).length - 1;
 
 test("a reader gets the status each second, alarms and tasks when they change", async () => {
   const { streams, pass, alarms } = world();
-  const seen = collect(streams.open());
+  const seen = collect(streams.open(always));
   await pass(3500);
   expect(seen.text.startsWith("event: hello\n")).toBe(true);
   expect(count(seen.text, "status")).toBe(4);
@@ -44,28 +45,41 @@ test("a reader gets the status each second, alarms and tasks when they change", 
 
 test("one that does not read is let go, and holds up nobody", async () => {
   const { streams, pass } = world();
-  const stuck = streams.open();
-  const seen = collect(streams.open());
+  const stuck = streams.open(always);
+  const seen = collect(streams.open(always));
   await pass(60_000);
   expect(streams.readerCount).toBe(1);
   expect(count(seen.text, "status")).toBeGreaterThan(50);
   await stuck.cancel();
 });
 
+test("one whose key is revoked is let go at once, and the others read on", async () => {
+  const { streams, pass } = world();
+  const key = { holds: true };
+  const revoked = collect(streams.open(() => key.holds));
+  const other = collect(streams.open(always));
+  await pass(100);
+  key.holds = false;
+  streams.recheck();
+  await pass(0);
+  expect([revoked.ended, other.ended]).toEqual([true, false]);
+  expect(streams.readerCount).toBe(1);
+});
+
 test("no more readers than there is room for; who leaves makes room", async () => {
   const { streams } = world();
-  const all = Array.from({ length: 32 }, () => streams.open());
-  expect(() => streams.open()).toThrow("at their limit of 32");
+  const all = Array.from({ length: 32 }, () => streams.open(always));
+  expect(() => streams.open(always)).toThrow("at their limit of 32");
   await all[0]?.cancel();
-  streams.open();
+  streams.open(always);
 });
 
 test("closing ends all readers", async () => {
   const { streams, pass } = world();
-  const seen = collect(streams.open());
+  const seen = collect(streams.open(always));
   await pass(100);
   streams.close();
   await pass(100);
   expect(seen.ended).toBe(true);
-  expect(() => streams.open()).toThrow();
+  expect(() => streams.open(always)).toThrow();
 });

@@ -203,6 +203,30 @@ describe("contexts", () => {
     expect(await runCli(["status"], io)).toBe(0);
   });
 
+  test("a saved key goes to the address that it was saved for, and to no other", async () => {
+    await run(["context", "add", "here", "--url", "http://127.0.0.1:18083"]);
+    const io = () => createFakeIo({ environment: { XDG_CONFIG_HOME: folder } });
+    const sent: Array<string | null> = [];
+    vi.stubGlobal("fetch", (_url: string, init: RequestInit) => {
+      sent.push(new Headers(init.headers).get("authorization"));
+      return Promise.reject(new TypeError("failed", { cause: { code: "ECONNREFUSED" } }));
+    });
+    const own = `Bearer ${world.adminKey}`;
+    for (const [words, expected] of [
+      [[], own],
+      [["--url", "http://127.0.0.1:18083/"], own],
+      [["--url", "http://127.0.0.1:18084"], null],
+      [["--url", "https://127.0.0.1:18083"], null],
+      [["--context", "here", "--url", "http://elsewhere.example:18083"], null],
+    ] as const) {
+      await runCli(["alarms", ...words], io());
+      expect([words, sent.pop()]).toEqual([words, expected]);
+    }
+    const environment = { XDG_CONFIG_HOME: folder, FLAGSTONE_URL: "http://elsewhere.example" };
+    await runCli(["alarms"], createFakeIo({ environment }));
+    expect(sent).toEqual([null]);
+  });
+
   test("one that is not there is told with those that are", async () => {
     await run(["context", "add", "here", "--url", "http://127.0.0.1:18083"]);
     const { code, error } = await run(["status", "--context", "there"]);
