@@ -35,7 +35,7 @@ import {
 import { countEnd } from "./connection-ends.ts";
 import type { Admitted, ConnectionParts } from "./connection-parts.ts";
 import { ConnectionTimers } from "./connection-timers.ts";
-import { connectReason, publishReason } from "./errors.ts";
+
 import {
   type ClientHooks,
   createClientHooks,
@@ -47,6 +47,7 @@ import type { ListenerTerms } from "./listener-terms.ts";
 import { Login, type LoginOutcome } from "./login.ts";
 import { type PublishOwner, PublishQueue } from "./publish-queue.ts";
 import { createMemoryInbox, openDurableInbox, type Qos2Inbox } from "./qos2-inbox.ts";
+import { connectReason, publishReason } from "./refusals.ts";
 import { ClientLink } from "./session-link.ts";
 import { SubscribePath } from "./subscribe-path.ts";
 import { waitFor } from "./waiting.ts";

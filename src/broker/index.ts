@@ -21,7 +21,6 @@ export {
   RotatingKeys,
 } from "./auth/jwt.ts";
 export {
-  editPasswordFile,
   parsePasswordFile,
   type UserTable,
   userNameFault,

@@ -22,10 +22,10 @@ import {
 import type { AppendOutcome } from "../store/index.ts";
 import type { Client } from "./access.ts";
 import type { BrokerCounters } from "./counters.ts";
-import { mayPass } from "./errors.ts";
 import type { LiveMatch } from "./live-subscriptions.ts";
 import type { Message, PublishPath, PublishPlan } from "./publish-path.ts";
 import type { Qos2Inbox } from "./qos2-inbox.ts";
+import { mayPass } from "./refusals.ts";
 import type { BrokerSettings } from "./settings.ts";
 
 export interface PublishOwner {

@@ -1,13 +1,9 @@
 // The flags that `start` and `config` share, and what they mean: `--data` and the like are shorthand
 // for one key each and win over `--set`.
 
-import {
-  type Assignment,
-  type Config,
-  openConfigFile,
-  readConfig,
-  readSecretFile,
-} from "../node/index.ts";
+import { type Config, readConfig } from "../node/config/config.ts";
+import { openConfigFile, readSecretFile } from "../node/config/files.ts";
+import type { Assignment } from "../node/config/raw.ts";
 import type { CommandInput, OptionSpec } from "./command.ts";
 
 export const configOptions: readonly OptionSpec[] = [

@@ -1,16 +1,35 @@
 // Every error table of the house, for `flagstone explain` and the reference page. A test compares
-// this list with the tables that the source declares.
+// this list with the tables that the source declares, another one counts the modules that it loads.
 
-import { aedesErrors } from "../aedes/index.ts";
-import type { ErrorRow } from "../base/index.ts";
-import { errorTables } from "../node/index.ts";
+import { adminErrors } from "../admin/errors.ts";
+import { aedesErrors } from "../aedes/errors.ts";
+import {
+  bytesErrors,
+  diskErrors,
+  type ErrorFactory,
+  type ErrorRow,
+  networkErrors,
+} from "../base/index.ts";
+import { brokerErrors } from "../broker/errors.ts";
+import { kvErrors } from "../kv/kv.ts";
+import { logErrors } from "../log/errors.ts";
+import { mqttErrors } from "../mqtt/errors.ts";
+import { configErrors, nodeErrors } from "../node/errors.ts";
+import { raftErrors } from "../raft/errors.ts";
+import { sessionErrors } from "../session/errors.ts";
+import { storeErrors } from "../store/errors.ts";
+import { topicErrors } from "../topic/errors.ts";
 import { cliErrors } from "./errors.ts";
+
+const tables: ReadonlyArray<Readonly<Record<string, ErrorFactory>>> = [
+  ...[bytesErrors, diskErrors, networkErrors, topicErrors, kvErrors, logErrors, mqttErrors],
+  ...[raftErrors, storeErrors, sessionErrors, brokerErrors, adminErrors, aedesErrors],
+  ...[configErrors, nodeErrors, cliErrors],
+];
 
 /** All rows, sorted by code. */
 export function errorRows(): ErrorRow[] {
-  const rows = [...errorTables, aedesErrors, cliErrors].flatMap((table) =>
-    Object.values(table).map(({ row }) => row),
-  );
+  const rows = tables.flatMap((table) => Object.values(table).map(({ row }) => row));
   return rows.sort((left, right) => (left.code < right.code ? -1 : 1));
 }
 

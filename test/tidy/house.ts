@@ -21,6 +21,19 @@ export const sideDoors: ReadonlyArray<readonly [room: string, file: string]> = [
   ["ui", "src/admin/contract.ts"],
   // A command that asks a node over HTTP loads no server.
   ["cli", "src/admin/client.ts"],
+  // `explain CODE` loads the tables of all rooms and none of the rooms.
+  ...["topic", "log", "mqtt", "raft", "store", "session", "broker", "admin", "aedes", "node"].map(
+    (room): [string, string] => ["cli", `src/${room}/errors.ts`],
+  ),
+  ["cli", "src/kv/kv.ts"],
+  // `config`, `user` and `acl` read what a node reads, and load no node.
+  ...["config", "files", "json-schema", "keys", "raw", "show"].map((file): [string, string] => [
+    "cli",
+    `src/node/config/${file}.ts`,
+  ]),
+  ...["auth/password-file", "auth/password-hash", "acl/rule-file", "acl/rule-access", "access"].map(
+    (file): [string, string] => ["cli", `src/broker/${file}.ts`],
+  ),
 ];
 
 /** Rooms that may import nothing but the named files of other rooms. */

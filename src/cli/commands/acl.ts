@@ -2,7 +2,9 @@
 
 import { readFileSync } from "node:fs";
 import { toError } from "../../base/index.ts";
-import { type AccessAction, parseRuleFile, RuleAccess } from "../../broker/index.ts";
+import type { AccessAction } from "../../broker/access.ts";
+import { RuleAccess } from "../../broker/acl/rule-access.ts";
+import { parseRuleFile } from "../../broker/acl/rule-file.ts";
 import type { Command, CommandFamily, CommandInput } from "../command.ts";
 import { cliErrors } from "../errors.ts";
 import { exitCodes } from "../exit-codes.ts";

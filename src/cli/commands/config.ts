@@ -1,6 +1,8 @@
 // `flagstone config check|show|schema`.
 
-import { configurationSchema, formatSchema, keyTable, showConfig } from "../../node/index.ts";
+import { configurationSchema, formatSchema } from "../../node/config/json-schema.ts";
+import { keyTable } from "../../node/config/keys.ts";
+import { showConfig } from "../../node/config/show.ts";
 import type { Command, CommandFamily } from "../command.ts";
 import { configOf, configOptions } from "../config-options.ts";
 import { exitCodes } from "../exit-codes.ts";

@@ -20,12 +20,11 @@ import type { Readable } from "node:stream";
 import { systemRandom, toError } from "../../base/index.ts";
 import {
   editPasswordFile,
-  hashForScram,
-  hashPassword,
   parsePasswordFile,
   type UserTable,
   userNameFault,
-} from "../../broker/index.ts";
+} from "../../broker/auth/password-file.ts";
+import { hashForScram, hashPassword } from "../../broker/auth/password-hash.ts";
 import type { Command, CommandFamily, CommandInput, OptionSpec } from "../command.ts";
 import { cliErrors } from "../errors.ts";
 import { exitCodes } from "../exit-codes.ts";
