@@ -31,12 +31,14 @@ import type { AdminHost, RunningParts } from "./ports.ts";
 import { problemOf, problemType } from "./problem.ts";
 import type { AdminSettings } from "./settings.ts";
 import type { Tasks } from "./tasks.ts";
+import type { Traces } from "./traces.ts";
 
 export type AppParts = {
   readonly host: AdminHost;
   readonly keys: ApiKeys;
   readonly audit: AuditLog;
   readonly tasks: Tasks;
+  readonly traces: Traces;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly version: string;
@@ -108,7 +110,7 @@ class Api {
   #atOnce = 0;
 
   constructor(settings: AdminSettings, parts: AppParts, events: EventStreams) {
-    const { host, keys, audit, tasks, clock } = parts;
+    const { host, keys, audit, tasks, traces, clock } = parts;
     this.#settings = settings;
     this.#parts = parts;
     this.#events = events;
@@ -123,7 +125,7 @@ class Api {
       ...sessionHandlers(running),
       ...messageHandlers(running, clock),
       ...storageHandlers(running),
-      ...accessHandlers({ keys, audit, tasks, running }),
+      ...accessHandlers({ keys, audit, tasks, traces, running }),
     };
   }
 

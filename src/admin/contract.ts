@@ -43,6 +43,7 @@ const oneClient = v.strictObject({ clientId });
 const oneHold = v.strictObject({ hold: name });
 const oneShard = wholeText(0, shardMax, "number of a shard");
 const taskId = v.pipe(v.string(), v.regex(/^[a-z0-9-]{1,64}$/));
+const oneTrace = v.strictObject({ trace: v.pipe(v.string(), v.regex(/^[0-9a-f]{8}$/)) });
 const dryRun = v.optional(v.boolean(), false);
 
 /** Exactly these sessions: at least one filter, so that nobody purges all by leaving a body empty. */
@@ -242,6 +243,30 @@ export const contract = {
     params: v.strictObject({ task: taskId, verb: v.picklist(["pause", "resume", "cancel"]) }),
     answer: answers.task,
   },
+  listTraces: { answer: listOf(answers.trace) },
+  startTrace: {
+    body: v.pipe(
+      v.strictObject({
+        clientId: v.optional(clientId),
+        filter: v.optional(filter),
+        minutes: v.optional(v.pipe(whole, v.minValue(1), v.maxValue(1440)), 10),
+      }),
+      v.check(
+        ({ clientId: one, filter: topics }) => (one === undefined) !== (topics === undefined),
+        "say what to watch: clientId or filter",
+      ),
+    ),
+    answer: answers.trace,
+  },
+  readTrace: {
+    params: oneTrace,
+    query: v.strictObject({
+      after: v.optional(wholeText(0, Number.MAX_SAFE_INTEGER, "number of the last line known")),
+      limit: pageQuery.limit,
+    }),
+    answer: pageOf(answers.traceLine),
+  },
+  stopTrace: { params: oneTrace, answer: answers.trace },
   getConfig: { answer: listOf(answers.configValue) },
   reloadConfig: { body: v.strictObject({ dryRun }), answer: answers.reloaded },
   listKeys: { answer: listOf(answers.apiKey) },
@@ -292,6 +317,8 @@ export type CallOf<K extends OperationName> = Given<"params", OutputOf<K, "param
 
 export type Message = v.InferOutput<typeof answers.message>;
 export type Task = v.InferOutput<typeof answers.task>;
+export type Trace = v.InferOutput<typeof answers.trace>;
+export type TraceLine = v.InferOutput<typeof answers.traceLine>;
 export type Health = v.InferOutput<typeof answers.health>;
 export type Check = v.InferOutput<typeof answers.check>;
 export type Status = v.InferOutput<typeof answers.status>;

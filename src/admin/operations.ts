@@ -192,6 +192,24 @@ export const operations = {
     summary: "Pause, resume or cancel a task",
     change: true,
   },
+  listTraces: {
+    ...{ method: "get", path: "/traces", role: "viewer", tag: "traces" },
+    summary: "Traces that run or ended lately",
+  },
+  startTrace: {
+    ...{ method: "post", path: "/traces", role: "operator", tag: "traces" },
+    summary: "Write all that a client does, or that happens to topics, to the log for some minutes",
+    change: true,
+  },
+  readTrace: {
+    ...{ method: "get", path: "/traces/{trace}/lines", role: "viewer", tag: "traces" },
+    summary: "The last lines of a trace; no payloads, no secrets",
+  },
+  stopTrace: {
+    ...{ method: "delete", path: "/traces/{trace}", role: "operator", tag: "traces" },
+    summary: "End a trace; its lines stay for a while",
+    change: true,
+  },
   getConfig: {
     ...{ method: "get", path: "/config", role: "viewer", tag: "configuration" },
     summary: "Every value that holds and where it came from; secrets masked",

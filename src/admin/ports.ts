@@ -1,5 +1,6 @@
 // What the admin room needs of the node it shows. `node` implements it; tests have their own.
 
+import type { TapListener } from "../broker/index.ts";
 import type { Retained, SessionInspector } from "../session/index.ts";
 import type { Alarm, Store, StoreOperator, Ttv } from "../store/index.ts";
 import type {
@@ -38,6 +39,12 @@ export interface ClientsPort {
   kick(clientId: string): boolean;
 }
 
+/** What connections do, while they do it. */
+export interface TapPort {
+  /** Returns the end of it. */
+  listen(listener: TapListener): () => void;
+}
+
 /** What there is once a node is ready. */
 export type RunningParts = {
   readonly clients: ClientsPort;
@@ -45,6 +52,7 @@ export type RunningParts = {
   readonly retained: Retained;
   readonly store: Pick<Store, "subscribe" | "tail" | "logShards">;
   readonly operator: StoreOperator;
+  readonly tap: TapPort;
   /** Resolves when the message is durable, where that is asked for. */
   publish(message: OutgoingMessage): Promise<void>;
 };

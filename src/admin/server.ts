@@ -17,6 +17,7 @@ import { ApiKeys } from "./keys.ts";
 import type { AdminHost } from "./ports.ts";
 import type { AdminSettings } from "./settings.ts";
 import { Tasks } from "./tasks.ts";
+import { Traces } from "./traces.ts";
 
 export type AdminComponents = {
   readonly disk: Disk;
@@ -62,8 +63,9 @@ export async function openAdmin(
   const { keys, firstSecret } = await ApiKeys.open(dir, { disk, random, logger, nowMs });
   const audit = new AuditLog(dir, settings.auditBytesMax, { disk, logger });
   const tasks = await Tasks.open(dir, { disk, clock, random, logger });
+  const traces = new Traces({ clock, random, logger });
   const app = createAdminApp(settings, {
-    ...{ host, keys, audit, tasks, clock, logger, version, helpOf },
+    ...{ host, keys, audit, tasks, traces, clock, logger, version, helpOf },
   });
   const server = createAdaptorServer({
     fetch: (request, env) => app.fetch(request, { remote: remoteOf(env) }),
@@ -86,6 +88,7 @@ export async function openAdmin(
     stopTasks: () => tasks.close(),
     close: async () => {
       app.close();
+      traces.close();
       await tasks.close();
       await closeServer(server);
       await audit.close();

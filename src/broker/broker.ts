@@ -38,6 +38,7 @@ import { PublishPath } from "./publish-path.ts";
 import type { BrokerSettings } from "./settings.ts";
 import { SysTopics } from "./sys-topics.ts";
 import type { SysFacts } from "./sys-values.ts";
+import { Tap } from "./tap.ts";
 import { WriteTurn } from "./write-path.ts";
 
 /** What sessions need of the broker. */
@@ -72,6 +73,8 @@ const nothing: ConnectionHandlers = {
 export class Broker implements ConnectionOwner {
   readonly counters: BrokerCounters;
   readonly sessions: Sessions;
+  /** For who wants to watch. */
+  readonly tap = new Tap();
   readonly #settings: BrokerSettings;
   readonly #components: BrokerComponents;
   readonly #parts: ConnectionParts;
@@ -129,7 +132,7 @@ export class Broker implements ConnectionOwner {
     this.#sys = sys;
     this.#parts = {
       ...{ settings, clock, random, rights, counters, log, turn, path, sessions },
-      ...{ flapping, isSheddingQos0, hooks, sys },
+      ...{ flapping, isSheddingQos0, hooks, sys, tap: this.tap },
     };
   }
 

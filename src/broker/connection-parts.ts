@@ -12,6 +12,7 @@ import type { ListenerTerms } from "./listener-terms.ts";
 import type { PublishPath } from "./publish-path.ts";
 import type { BrokerSettings } from "./settings.ts";
 import type { SysTopics } from "./sys-topics.ts";
+import type { Tap } from "./tap.ts";
 import type { WriteTurn } from "./write-path.ts";
 
 export type ConnectionParts = {
@@ -28,6 +29,7 @@ export type ConnectionParts = {
   readonly isSheddingQos0: () => boolean;
   readonly hooks: HookRunner | undefined;
   readonly sys: SysTopics;
+  readonly tap: Tap;
 };
 
 /** What belongs to one connection from its accept on. */

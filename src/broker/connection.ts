@@ -50,6 +50,7 @@ import { createMemoryInbox, openDurableInbox, type Qos2Inbox } from "./qos2-inbo
 import { connectReason, publishReason } from "./refusals.ts";
 import { ClientLink } from "./session-link.ts";
 import { SubscribePath } from "./subscribe-path.ts";
+import { type AckPacket, ConnectionTap } from "./tap.ts";
 import { waitFor } from "./waiting.ts";
 import { ConnectionOutput } from "./write-path.ts";
 
@@ -92,6 +93,7 @@ export class ClientConnection
   readonly #timers: ConnectionTimers;
   readonly #terms: ListenerTerms;
   readonly #ticket: Ticket;
+  readonly #tap: ConnectionTap;
   #accepted: Accepted | undefined;
   #login: Login | undefined;
   #hooks: ClientHooks | undefined;
@@ -112,6 +114,7 @@ export class ClientConnection
     this.#owner = owner;
     this.#transport = transport;
     this.remote = transport.remote;
+    this.#tap = new ConnectionTap(parts.tap, this);
     this.#output = new ConnectionOutput(turn, transport, settings.outboundBufferBytesMax, () =>
       this.#onRoom(),
     );
@@ -205,6 +208,7 @@ export class ClientConnection
     const { settings, random, clock, flapping } = this.#parts;
     const clientId = clientIdOf(packet, random);
     this.client = { clientId, user: undefined };
+    this.#tap.connect(packet, this.#terms.name);
     const fault = clientIdFault(clientId, settings);
     if (fault !== undefined) {
       this.#core.refuseConnect(fault);
@@ -236,6 +240,7 @@ export class ClientConnection
     if (outcome.kind === "refused") {
       const { reasonCode, why } = outcome;
       log.warn("broker.login_refused", { ...this.#names(), listener: this.#terms.name, why });
+      this.#tap.loginRefused(why);
       this.#core.refuseConnect(reasonCode);
       return;
     }
@@ -263,7 +268,9 @@ export class ClientConnection
     const { client } = this;
     const device = deviceProfileOf(settings.devices, client.clientId);
     const paced = (waitMs: number) => this.#pace(waitMs);
-    const own = new ClientLink({ core, output, client, rights, clock, counters, device, paced });
+    const tap = this.#tap;
+    const shared = { core, output, client, rights, clock, counters };
+    const own = new ClientLink({ ...shared, device, paced, tap });
     this.#hooks = createClientHooks(this.#parts, this);
     const link = this.#hooks?.linkOf(own) ?? own;
     const { session, sessionPresent } = await sessions.connect(request, link);
@@ -301,6 +308,7 @@ export class ClientConnection
       core: this.#core,
       session,
       client: this.client,
+      tap: this.#tap,
       blockedChanged: () => this.#updateReading(),
     });
     const { protocol } = request;
@@ -309,6 +317,7 @@ export class ClientConnection
     const served = { session, queue, publishes: queue, subscribes, ...gates };
     this.#accepted = { ...served, protocol, connectedAtMs };
     counters.clientsConnected++;
+    this.#tap.connected(sessionPresent, session.durable);
     this.#ticket.decided();
     this.#transport.admitted?.();
     const properties = {
@@ -348,6 +357,7 @@ export class ClientConnection
     const { counters, path } = this.#parts;
     const { qos, topic } = publish;
     this.#published++;
+    this.#tap.publish(publish);
     if (qos === 0) counters.publishesQos0++;
     else if (qos === 1) counters.publishesQos1++;
     else counters.publishesQos2++;
@@ -366,19 +376,23 @@ export class ClientConnection
     const { counters, log } = this.#parts;
     counters.publishesDenied++;
     log.warn("broker.publish_denied", { ...this.#names(), topic });
+    this.#tap.publishRefused(topic, reasonCode);
     if (token !== 0) this.#core.completeAck(token, reasonCode);
   }
 
   onPuback(packetId: number, reasonCode: ReasonCode): void {
-    this.#checkAck("PUBACK", packetId, this.#accepted?.session.puback(packetId, reasonCode));
+    const fault = this.#accepted?.session.puback(packetId, reasonCode);
+    this.#acked("PUBACK", packetId, reasonCode, fault);
   }
 
   onPubrec(packetId: number, reasonCode: ReasonCode): void {
-    this.#checkAck("PUBREC", packetId, this.#accepted?.session.pubrec(packetId, reasonCode));
+    const fault = this.#accepted?.session.pubrec(packetId, reasonCode);
+    this.#acked("PUBREC", packetId, reasonCode, fault);
   }
 
   onPubcomp(packetId: number, reasonCode: ReasonCode): void {
-    this.#checkAck("PUBCOMP", packetId, this.#accepted?.session.pubcomp(packetId, reasonCode));
+    const fault = this.#accepted?.session.pubcomp(packetId, reasonCode);
+    this.#acked("PUBCOMP", packetId, reasonCode, fault);
   }
 
   onPubrel(packetId: number, _reasonCode: ReasonCode, token: AckToken): void {
@@ -386,10 +400,12 @@ export class ClientConnection
   }
 
   onSubscribe(request: SubscribeRequest): void {
+    this.#tap.subscribe(request);
     this.#accepted?.subscribes.subscribe(request);
   }
 
   onUnsubscribe(request: UnsubscribeRequest): void {
+    this.#tap.unsubscribe(request);
     this.#accepted?.subscribes.unsubscribe(request);
   }
 
@@ -400,9 +416,10 @@ export class ClientConnection
     else login.again(packet);
   }
 
-  #checkAck(what: string, packetId: number, fault: number | undefined): void {
+  #acked(packet: AckPacket, packetId: number, reasonCode: ReasonCode, fault: number | undefined) {
+    this.#tap.acked(packet, packetId, reasonCode);
     if (fault === undefined) return;
-    this.#core.protocolError(`${what} for packet ${packetId} in the wrong state`);
+    this.#core.protocolError(`${packet} for packet ${packetId} in the wrong state`);
   }
 
   // -------------------------------------------------------------- the login, later
@@ -422,6 +439,7 @@ export class ClientConnection
   // -------------------------------------------------------------- what becomes of publishes
 
   ack(token: AckToken, reasonCode: ReasonCode): void {
+    this.#tap.answered(reasonCode);
     this.#core.completeAck(token, reasonCode);
   }
 
@@ -429,6 +447,7 @@ export class ClientConnection
     const reasonCode = publishReason(error);
     const fields = { ...this.#names(), topic, reason: reasonName(reasonCode), error };
     this.#parts.log.warn("broker.publish_refused", fields);
+    this.#tap.publishRefused(topic, reasonCode);
     // MQTT 3.1.1 has no way to say it: acked would be a lie.
     if (this.#core.version === 5) this.#core.completeAck(token, reasonCode);
     else this.#core.disconnect(reasonCode);
@@ -461,6 +480,7 @@ export class ClientConnection
       this.#transport.destroy();
     });
     this.#timers.stop();
+    this.#tap.ended(end);
     this.#report(end);
     this.#ticket.decided();
     const accepted = this.#accepted;

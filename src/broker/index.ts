@@ -43,3 +43,10 @@ export {
   listenerLimitsDefault,
 } from "./listener-terms.ts";
 export { type BrokerSettings, brokerSettingsDefault } from "./settings.ts";
+export {
+  connectionChannelName,
+  messageChannelName,
+  Tap,
+  type TapEvent,
+  type TapListener,
+} from "./tap.ts";

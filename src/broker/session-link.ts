@@ -9,6 +9,7 @@ import type { Client, Rights } from "./access.ts";
 import type { BrokerCounters } from "./counters.ts";
 import type { DeviceProfile } from "./limits/devices.ts";
 import { createRate, type Rate } from "./limits/rate.ts";
+import type { ConnectionTap } from "./tap.ts";
 import type { ConnectionOutput } from "./write-path.ts";
 
 export type LinkParts = {
@@ -20,6 +21,7 @@ export type LinkParts = {
   readonly counters: BrokerCounters;
   /** Of a client that takes less than it can say. */
   readonly device: DeviceProfile | undefined;
+  readonly tap: Pick<ConnectionTap, "deliver">;
   /** Calls back when the pace has room again. */
   readonly paced: (waitMs: number) => void;
 };
@@ -42,6 +44,12 @@ export class ClientLink implements SessionLink {
   }
 
   publish(message: Ttv, delivery: Delivery): "sent" | "too_large" | "full" {
+    const result = this.#publish(message, delivery);
+    this.#parts.tap.deliver(message.topic, message.frame.length, delivery, result);
+    return result;
+  }
+
+  #publish(message: Ttv, delivery: Delivery): "sent" | "too_large" | "full" {
     const { core, output, client, rights, counters } = this.#parts;
     if (core.state !== "connected") return "full";
     if (!rights.may("receive", client, message.topic)) {

@@ -20,12 +20,14 @@ import type { BrokerCounters } from "./counters.ts";
 import type { LimitedLog } from "./limited-log.ts";
 import type { BrokerSettings } from "./settings.ts";
 import type { SysTopics } from "./sys-topics.ts";
+import type { ConnectionTap } from "./tap.ts";
 import { waitFor } from "./waiting.ts";
 
 export type SubscribePathParts = {
   readonly core: ServerConnection;
   readonly session: Session;
   readonly client: Client;
+  readonly tap: Pick<ConnectionTap, "suback">;
   readonly rights: Rights;
   readonly clock: Clock;
   readonly counters: BrokerCounters;
@@ -73,6 +75,7 @@ export class SubscribePath {
       let next = 0;
       const all = refusals.map((refusal) => refusal ?? (codes[next++] as ReasonCode));
       this.#count(all);
+      this.#parts.tap.suback(request.packetId, all);
       core.suback(request.packetId, all, reasonsIn(request));
     };
     if (wanted.length === 0) {

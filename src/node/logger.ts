@@ -2,7 +2,8 @@
 //
 // Never payloads or secrets: bytes print as their length, and fields with telling names are cut.
 // Text from outside (client ids, topics) is bounded and cannot steer a terminal. Repeats of one
-// event are folded: the first few of a window print, the rest become one line with their count.
+// event are folded: the first few of a window print, the rest become one line with their count. Traces
+// are neither folded nor bound to a level: they have limits of their own.
 // Bounded: 1 MiB waiting for a slow reader, then lines are dropped and counted.
 
 import { type DestinationStream, pino } from "pino";
@@ -25,6 +26,7 @@ export type NodeLogger = Logger & {
   flush(): void;
 };
 
+const tracePrefix = "trace.";
 const levels = ["debug", "info", "warn", "error"] as const;
 
 export function createLogger(options: LoggerOptions): NodeLogger {
@@ -36,7 +38,8 @@ export function createLogger(options: LoggerOptions): NodeLogger {
   };
   const sink = pino(
     {
-      level: options.level,
+      // What is printed is decided below.
+      level: "debug",
       base: null,
       messageKey: "event",
       timestamp: () => `,"time":"${new Date(clock.wallUs() / 1000).toISOString()}"`,
@@ -49,7 +52,9 @@ export function createLogger(options: LoggerOptions): NodeLogger {
   const at =
     (level: LogLevel) =>
     (event: string, fields: LogFields = {}): void => {
-      if (levels.indexOf(level) >= threshold) fold.take(level, event, clean(fields));
+      // Somebody asked for every line of it.
+      if (event.startsWith(tracePrefix)) sink[level](clean(fields), event);
+      else if (levels.indexOf(level) >= threshold) fold.take(level, event, clean(fields));
     };
   return {
     debug: at("debug"),
@@ -59,7 +64,6 @@ export function createLogger(options: LoggerOptions): NodeLogger {
     flush: () => fold.flush(),
     setLevel: (level) => {
       threshold = levels.indexOf(level);
-      sink.level = level;
     },
   };
 }

@@ -7,6 +7,7 @@ import { ApiKeys } from "../../src/admin/keys.ts";
 import type { AdminHost, NodeState, OutgoingMessage, RunningParts } from "../../src/admin/ports.ts";
 import type { AdminSettings } from "../../src/admin/settings.ts";
 import { Tasks } from "../../src/admin/tasks.ts";
+import { Traces } from "../../src/admin/traces.ts";
 import {
   createCounters,
   type LogFields,
@@ -14,6 +15,7 @@ import {
   SimClock,
   SimDisk,
 } from "../../src/base/index.ts";
+import { Tap } from "../../src/broker/index.ts";
 import { createFrame } from "../../src/mqtt/index.ts";
 import type { SessionInspector, SessionSummary } from "../../src/session/index.ts";
 import type {
@@ -74,10 +76,14 @@ export async function adminWorld(settings: Partial<AdminSettings> = {}) {
   const viewerKey = (await clock.complete(keys.create("looks", "viewer"))).secret;
   const audit = new AuditLog("admin", 64 * 1024, { disk, logger });
   const tasks = await clock.complete(Tasks.open("admin", components));
+  const traces = new Traces({ clock, random, logger });
   const node = paperNode();
   const app: AdminApp = createAdminApp(
     { ...adminSettings, ...settings },
-    { host: node.host, keys, audit, tasks, clock, logger, version: "1.2.3", helpOf: () => "help" },
+    {
+      ...{ host: node.host, keys, audit, tasks, traces, clock, logger },
+      ...{ version: "1.2.3", helpOf: () => "help" },
+    },
   );
   async function ask(path: string, options: Ask = {}): Promise<Answer> {
     const { method = "GET", key = adminKey, body, rawBody, remote = "127.0.0.1" } = options;
@@ -104,6 +110,7 @@ export async function adminWorld(settings: Partial<AdminSettings> = {}) {
     keys,
     audit,
     tasks,
+    traces,
     node,
     app,
     ask,
@@ -244,6 +251,7 @@ export function paperNode() {
     compact: async () => ({ slabs: 1, ttvsRemoved: 0, bytesBefore: 2, bytesAfter: 1 }),
     logicalHash: async () => "0",
   };
+  const tap = new Tap();
   const parts: RunningParts = {
     clients: {
       list: () => ({ clients: [], hasMore: false, total: 0 }),
@@ -260,6 +268,7 @@ export function paperNode() {
     },
     store: { logShards: [], tail: () => new Map(), subscribe: () => ({}) as never },
     operator,
+    tap,
     publish: async (message) => {
       if (state.failing !== undefined) throw state.failing;
       state.published.push(message);
@@ -286,5 +295,5 @@ export function paperNode() {
     reload: note("reload", () => []) as unknown as AdminHost["reload"],
     progress: () => "replaying the log",
   };
-  return { host, parts, calls, state, alarms, counters };
+  return { host, parts, calls, state, alarms, counters, tap };
 }

@@ -278,6 +278,29 @@ export const task = v.object({
   error: v.optional(text),
 });
 
+// ---------------------------------------------------------------- traces
+
+export const trace = v.object({
+  id: text,
+  clientId: v.optional(text),
+  filter: v.optional(text),
+  state: v.picklist(["running", "ended"]),
+  startedMs: whole,
+  endsMs: whole,
+  lines: v.pipe(whole, v.description("since it began")),
+  linesGone: v.pipe(whole, v.description("older than those that are kept")),
+  unlogged: v.pipe(whole, v.description("kept, but too many a second for the log")),
+});
+
+export const traceLine = v.object({
+  number: v.pipe(whole, v.description("counts from 1; as `after`: what is behind it")),
+  timeUs,
+  event: text,
+  clientId: text,
+  topic: v.optional(text),
+  facts: v.record(v.string(), v.union([v.string(), v.number(), v.boolean(), v.array(v.string())])),
+});
+
 // ---------------------------------------------------------------- configuration and access
 
 export const configValue = v.object({

@@ -1,4 +1,4 @@
-// API keys, the audit log, tasks.
+// API keys, the audit log, tasks, traces.
 
 import { type AuditLog, type AuditPosition, auditTrails } from "../audit.ts";
 import { limitDefault } from "../contract/values.ts";
@@ -12,6 +12,7 @@ import {
 } from "../handler-types.ts";
 import type { ApiKeys } from "../keys.ts";
 import type { Tasks } from "../tasks.ts";
+import type { Traces } from "../traces.ts";
 
 export type AccessHandlers = Handlers<
   | "listKeys"
@@ -22,16 +23,22 @@ export type AccessHandlers = Handlers<
   | "getTask"
   | "startTask"
   | "steerTask"
+  | "listTraces"
+  | "startTrace"
+  | "readTrace"
+  | "stopTrace"
 >;
 
 export type AccessParts = {
   readonly keys: ApiKeys;
   readonly audit: AuditLog;
   readonly tasks: Tasks;
+  readonly traces: Traces;
   readonly running: Running;
 };
 
-export function accessHandlers({ keys, audit, tasks, running }: AccessParts): AccessHandlers {
+export function accessHandlers(parts: AccessParts): AccessHandlers {
+  const { keys, audit, tasks, traces, running } = parts;
   return {
     listKeys: () => listOf(keys.list()),
     createKey: ({ body: { name, role } }) => keys.create(name, role),
@@ -50,6 +57,14 @@ export function accessHandlers({ keys, audit, tasks, running }: AccessParts): Ac
       running();
       return tasks.start(kind, given(options));
     },
+    listTraces: () => listOf(traces.list()),
+    startTrace: ({ body: { minutes, ...what } }) =>
+      traces.start(running().tap, { ...given(what), minutes }),
+    readTrace: ({ params: { trace }, query: { after = 0, limit = limitDefault } }) => {
+      const { lines, hasMore } = traces.lines(trace, after, limit);
+      return given({ items: lines, next: hasMore ? String(lines.at(-1)?.number) : undefined });
+    },
+    stopTrace: ({ params: { trace } }) => traces.stop(trace),
     steerTask: ({ params: { task, verb } }) => tasks.steer(task, verb),
   };
 }

@@ -59,8 +59,13 @@ function safe(value: string | number | boolean | undefined): string {
   if (value === undefined) return "-";
   if (value === true) return "yes";
   if (value === false) return "no";
+  return printable(String(value));
+}
+
+/** A text from outside that cannot steer a terminal. */
+export function printable(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: those are what is taken out
-  return String(value).replace(/[\u0000-\u001f\u007f-\u009f]/g, "\u00b7");
+  return text.replace(/[\u0000-\u001f\u007f-\u009f]/g, "\u00b7");
 }
 
 const units = ["B", "KiB", "MiB", "GiB", "TiB"] as const;

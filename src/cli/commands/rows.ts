@@ -115,6 +115,11 @@ export const commandRows: readonly CommandRow[] = [
     load: async () => (await import("./tasks.ts")).compact,
   },
   {
+    name: "trace",
+    summary: "watch one client or topic for some minutes",
+    load: async () => (await import("./trace.ts")).trace,
+  },
+  {
     name: "alarms",
     summary: "what somebody should look at now",
     load: async () => (await import("./status.ts")).alarms,

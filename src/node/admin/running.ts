@@ -13,6 +13,7 @@ export function runningPartsOf({ broker, store }: NodeParts): RunningParts {
     retained: broker.sessions.retained,
     store,
     operator: store.operator,
+    tap: broker.tap,
     publish: (message) => broker.publish(ownMessage(message)),
   };
 }

@@ -15,12 +15,14 @@ import { createFakeIo } from "../../support/fake-io.ts";
 let world: AdminWorld;
 let folder: string;
 let taskId: string;
+let traceId: string;
 
 beforeEach(async () => {
   world = await adminWorld();
   folder = mkdtempSync(join(tmpdir(), "flagstone-cli-"));
   world.tasks.begin(world.node.parts.operator);
-  const { clock, tasks, app } = world;
+  const { clock, tasks, app, traces } = world;
+  traceId = traces.start(world.node.tap, { clientId: "a", minutes: 1440 }).id;
   taskId = (await clock.complete(tasks.start("verify", {}))).id;
   let last: Promise<unknown> = Promise.resolve();
   vi.stubGlobal("fetch", (url: string, init: RequestInit) => {
@@ -87,6 +89,7 @@ function onPaper(words: readonly string[]): string[] {
     "orders/#": words[1] === "unsubscribe" ? "x/+" : "orders/#",
     "$share/g/a/+": "x/+",
     "sensors/7/state": "x/1",
+    "1a2b3c4d": words[0] === "trace" ? traceId : "1a2b3c4d",
     "verify-1a2b3c4d": taskId,
     "compact-1a2b3c4d": taskId,
   };
@@ -107,7 +110,8 @@ describe.each(leaves)("$name", ({ name, command }) => {
   });
 
   test("its examples work", async () => {
-    if (/^(keys delete|context use|context remove|doctor|clients show)$/.test(name)) return;
+    if (/^(keys delete|context use|context remove|doctor|clients show|trace start)$/.test(name))
+      return;
     for (const example of command.examples) {
       if (/^tasks (pause|resume|cancel)/.test(example)) continue;
       const words = onPaper(wordsOf(example));
@@ -288,4 +292,28 @@ test("times are given as ago or in full", async () => {
     expect((await run(["history", "a", "--from", bad])).code, bad).toBe(2);
   }
   expect((await run(["history", "a", "--from", "2026-01-31", "--to", "1h"])).code).toBe(0);
+});
+
+test("a trace prints what comes until it is stopped, and ends on the node too", async () => {
+  const paper = createFakeIo({
+    environment: { FLAGSTONE_KEY: world.adminKey, XDG_CONFIG_HOME: folder },
+  });
+  const { tap } = world.node;
+  let told = 0;
+  const out = (text: string | Uint8Array): void => {
+    paper.out(text);
+    if (++told === 2) paper.signals.emit("SIGINT");
+  };
+  const io = { ...paper, out, clock: systemClock };
+  const running = runCli(["trace", "--client", "dev\u001b7", "--for", "1"], io);
+  await expect.poll(() => world.traces.list().length).toBe(2);
+  const facts = { qos: 1, retain: false };
+  for (const topic of ["x/1", "x/2"]) {
+    tap.ofMessage({ event: "publish", clientId: "dev\u001b7", topic, facts });
+  }
+  expect(await running).toBe(0);
+  expect(paper.stdout()).toMatch(/^[\d:.]{12} dev\u00b77 publish x\/1 qos=1 retain=false\n.*x\/2/);
+  expect(world.traces.list().at(-1)).toMatchObject({ state: "ended", lines: 2 });
+  const both = await run(["trace", "--client", "a", "--filter", "b"]);
+  expect([both.code, both.error]).toEqual([2, expect.stringContaining("say what to watch")]);
 });
