@@ -1,5 +1,5 @@
-// The MQTT reason codes that errors of lower rooms become. Lower rooms know nothing of reason codes: the
-// maps stand here, by kind, with the few codes that need an answer of their own.
+// The MQTT reason codes that errors of lower rooms become. Lower rooms know nothing of reason codes:
+// the maps stand here, by kind, with the few codes that need an answer of their own.
 
 import { type CodedError, isCodedError } from "../base/index.ts";
 import { type ReasonCode, reason } from "../mqtt/index.ts";
