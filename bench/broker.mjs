@@ -11,13 +11,14 @@
 // A line with `lost`, `reorder`, `corrupt` or `foreign` is wrong whatever its rate; the exit code
 // says so.
 
-import { execFileSync, spawn } from "node:child_process";
-import { existsSync, mkdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { cpus } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { brokerOf, startBroker } from "./support/brokers.mjs";
+import { buildLoad, faultsOf, handledBy, latencyOf, median, runLoad } from "./support/load.mjs";
 import { conditions, has, loadNow, pinned, settle } from "./support/machine.mjs";
 import { scenarios } from "./support/scenarios.mjs";
 
@@ -33,7 +34,6 @@ const { values } = parseArgs({
   },
 });
 const bench = fileURLToPath(new URL(".", import.meta.url));
-const load = join(bench, "mqttload");
 const runs = Number(values.runs);
 const seconds = Number(values.seconds);
 const isPinned = cpus().length > 1 && has("taskset");
@@ -46,13 +46,6 @@ function emit(line) {
   const text = JSON.stringify(line);
   lines.push(text);
   process.stdout.write(`${text}\n`);
-}
-
-/** Compiles mqttload when it is missing or older than its source. */
-function buildLoad() {
-  const source = `${load}.c`;
-  if (existsSync(load) && statSync(load).mtimeMs > statSync(source).mtimeMs) return;
-  execFileSync("gcc", ["-O2", "-Wall", "-Wextra", "-o", load, source], { stdio: "inherit" });
 }
 
 function chosen() {
@@ -69,24 +62,13 @@ function chosen() {
   );
 }
 
-async function mqttload(scenario, broker, runName, count) {
-  const args = scenario.args.map((arg) => arg.replace("%RUN", runName));
-  const all = [
-    ...args,
-    ...[scenario.countFlag ?? "-n", String(count)],
-    ...["-p", String(broker.port), "--pid", String(broker.pid), "-i", runName, "-T", "60"],
-  ];
-  const [program, ...rest] = pinned(cores.load, [load, ...all]);
-  const child = spawn(program, rest, { stdio: ["ignore", "pipe", "inherit"] });
-  let text = "";
-  child.stdout.setEncoding("utf8").on("data", (part) => {
-    text += part;
-  });
-  await new Promise((resolve) => {
-    child.once("close", resolve);
-  });
-  if (text === "") throw new Error(`mqttload ${all.join(" ")} printed nothing`);
-  return JSON.parse(text);
+function countArgs(scenario, count) {
+  return [scenario.countFlag ?? "-n", String(count)];
+}
+
+function mqttload(scenario, broker, name, count) {
+  const args = [...scenario.args, ...countArgs(scenario, count)];
+  return runLoad(args, { broker, core: cores.load, name });
 }
 
 /** One run of a scenario and of what belongs behind it. Gives the results by scenario name. */
@@ -113,30 +95,11 @@ async function countFor(scenario, broker) {
   return Math.min(scenario.countMax ?? 4_000_000, Math.max(scenario.countMin, count));
 }
 
-function median(results, field) {
-  const sorted = [...results].sort((a, b) => a[field] - b[field]);
-  return sorted[Math.floor((sorted.length - 1) / 2)];
-}
-
-const faults = [
-  "lost",
-  "dup_unflagged",
-  "reorder",
-  "corrupt",
-  "foreign",
-  "conn_failed",
-  "conn_lost",
-];
-
 function report(scenario, broker, results) {
   const middle = median(results, scenario.rate);
-  const found = Object.fromEntries(
-    faults
-      .map((fault) => [fault, results.reduce((sum, one) => sum + (one[fault] ?? 0), 0)])
-      .filter(([, count]) => count > 0),
-  );
+  const found = faultsOf(results);
   if (Object.keys(found).length > 0) isWrong = true;
-  const handled = middle.connected ?? Math.max(middle.received ?? 0, middle.acked ?? 0);
+  const handled = handledBy(middle);
   const busy = (field) => Number((middle[field] / middle.seconds).toFixed(2));
   emit({
     scenario: scenario.name,
@@ -149,16 +112,10 @@ function report(scenario, broker, results) {
     loadBusy: busy("load_cpu_s"),
     rssMib: Math.round(middle.broker_rss_kb / 1024),
     ...found,
-    latencyUs: pick(middle.latency_us),
-    ackUs: pick(middle.ack_us),
+    latencyUs: latencyOf(middle.latency_us),
+    ackUs: latencyOf(middle.ack_us),
     loadAverage: loadNow(),
   });
-}
-
-function pick(histogram) {
-  if (histogram === undefined) return undefined;
-  const { p50, p99, p999, max } = histogram;
-  return { p50, p99, p999, max };
 }
 
 async function measure(scenario, brokers, dir) {

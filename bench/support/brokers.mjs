@@ -1,39 +1,56 @@
 // The brokers under test, each started by us on a free port of the loopback address and ended by its
 // own process id.
 //
-// `flagstone` is this checkout's build. `NAME=PATH` is another build's dist/cli/main.js, for runs of
-// two versions beside each other. `mosquitto` is Debian's, in memory and without limits on queues.
+// `flagstone` is this checkout's build with its defaults. `NAME=PATH` is another build's
+// dist/cli/main.js, for runs of two versions beside each other. The peers stand as their own manuals
+// advise for durable sessions without limits on queues, none of them syncing before its acks:
+// - `mosquitto`: Debian's, persistence on (it saves its memory to a file now and then);
+// - `nats`: Debian's nats-server with JetStream on disk and room for 20,000 unacked messages;
+// - `aedes`: in memory; `aedes-level`: with aedes-persistence-level, which writes to LevelDB.
 
 import { spawn } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { connect, createServer } from "node:net";
-import { join } from "node:path";
+import { resolve as absolute, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { has, pinned } from "./machine.mjs";
 
 const launcher = fileURLToPath(new URL("../../dist/cli/main.js", import.meta.url));
+
+const programs = { mosquitto: "/usr/sbin/mosquitto", nats: "/usr/sbin/nats-server" };
+const aedesProgram = fileURLToPath(new URL("aedes-broker.mjs", import.meta.url));
+const nodePeers = ["aedes", "aedes-level"];
+
+/** Names that `--brokers` takes. */
+export const brokerNames = ["flagstone", ...Object.keys(programs), ...nodePeers];
 
 /** What `--brokers` names; undefined for a peer that is not installed. */
 export function brokerOf(text) {
   const [name, path] = text.split("=");
   if (path !== undefined) return { name, launcher: path };
   if (name === "flagstone") return { name, launcher };
-  if (name !== "mosquitto") throw new Error(`no broker "${name}"`);
-  return has("mosquitto") || has("/usr/sbin/mosquitto") ? { name } : undefined;
+  if (nodePeers.includes(name)) return { name };
+  const program = programs[name];
+  if (program === undefined) throw new Error(`no broker "${name}": ${brokerNames.join(", ")}`);
+  return has(program) ? { name } : undefined;
 }
 
-/** Starts it with an empty data folder below `dir`. */
-export async function startBroker(broker, { dir, core, profileDir }) {
-  const data = join(dir, broker.name);
+/** Starts it with an empty data folder below `dir`. `extra`: more of Flagstone's settings. */
+export async function startBroker(broker, { dir, core, profileDir, extra = [] }) {
+  const data = absolute(dir, broker.name);
   mkdirSync(data, { recursive: true });
   const port = await freePort();
+  const metricsPort = broker.launcher === undefined ? undefined : await freePort();
   const command =
     broker.launcher === undefined
-      ? mosquittoCommand(data, port)
-      : flagstoneCommand(broker.launcher, data, port, profileDir);
+      ? await peerCommand(broker.name, data, port)
+      : flagstoneCommand(broker.launcher, { data, port, metricsPort, profileDir, extra });
   const [program, ...args] = pinned(core, command);
   const env = { ...process.env, UV_THREADPOOL_SIZE: process.env.UV_THREADPOOL_SIZE ?? "8" };
-  const child = spawn(program, args, { stdio: ["ignore", "ignore", "inherit"], env });
+  const child = spawn(program, args, {
+    stdio: ["ignore", "ignore", broker.name === "nats" ? "ignore" : "inherit"],
+    env,
+  });
   const ended = new Promise((resolve) => {
     child.once("close", resolve);
   });
@@ -46,6 +63,9 @@ export async function startBroker(broker, { dir, core, profileDir }) {
   return {
     name: broker.name,
     port,
+    data,
+    /** Where Flagstone answers `/metrics`; undefined for the others. */
+    metricsPort,
     // taskset becomes the program it starts: the id stays.
     pid: child.pid,
     stop: async () => {
@@ -57,10 +77,30 @@ export async function startBroker(broker, { dir, core, profileDir }) {
   };
 }
 
-function flagstoneCommand(main, data, port, profileDir) {
+function flagstoneCommand(main, { data, port, metricsPort, profileDir, extra }) {
   const profiling = profileDir === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profileDir}`];
-  const listen = ["--data", data, "--port", String(port), "--set", "logger.level=warn"];
-  return [process.execPath, ...profiling, main, "start", ...listen];
+  const listen = ["--data", data, "--port", String(port), "--admin-port", String(metricsPort)];
+  const settings = ["logger.level=warn", ...extra].flatMap((setting) => ["--set", setting]);
+  return [process.execPath, ...profiling, main, "start", ...listen, ...settings];
+}
+
+async function peerCommand(name, data, port) {
+  if (name === "mosquitto") return mosquittoCommand(data, port);
+  if (name === "nats") return natsCommand(data, port);
+  const folder = name === "aedes-level" ? [join(data, "level")] : [];
+  return [process.execPath, aedesProgram, String(port), ...folder];
+}
+
+async function natsCommand(data, port) {
+  const config = join(data, "nats.conf");
+  const lines = [
+    "server_name: bench",
+    `listen: 127.0.0.1:${await freePort()}`,
+    `jetstream { store_dir: "${join(data, "jetstream")}" }`,
+    `mqtt { listen: "127.0.0.1:${port}", max_ack_pending: 20000 }`,
+  ];
+  writeFileSync(config, `${lines.join("\n")}\n`);
+  return [programs.nats, "-c", config];
 }
 
 function mosquittoCommand(data, port) {
@@ -68,14 +108,15 @@ function mosquittoCommand(data, port) {
   const lines = [
     `listener ${port} 127.0.0.1`,
     "allow_anonymous true",
-    "persistence false",
+    "persistence true",
+    `persistence_location ${data}/`,
     "max_queued_messages 0",
-    "max_inflight_messages 1000",
+    "max_inflight_messages 0",
     "set_tcp_nodelay true",
     "log_type error",
   ];
   writeFileSync(config, `${lines.join("\n")}\n`);
-  return ["/usr/sbin/mosquitto", "-c", config];
+  return [programs.mosquitto, "-c", config];
 }
 
 function freePort() {

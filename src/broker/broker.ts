@@ -17,7 +17,7 @@ import {
   type Random,
   sleep,
 } from "../base/index.ts";
-import { ChunkPool } from "../mqtt/index.ts";
+import { ChunkPool, RunReader } from "../mqtt/index.ts";
 import type { LiveSubscriptions, Sessions, Will, WillPublisher } from "../session/index.ts";
 import type { Store } from "../store/index.ts";
 import { type AccessPort, allowAll, Rights } from "./access.ts";
@@ -112,6 +112,7 @@ export class Broker implements ConnectionOwner {
       ...{ store, retained, live, rights, clock, counters, log, storeQos0, hooks },
     });
     this.sessions = components.createSessions({ live, wills: path });
+    const runs = new RunReader();
     const turn = new WriteTurn(clock, new ChunkPool(), counters);
     const sessions = this.sessions;
     const memoryBytes = components.memoryBytes ?? (() => 0);
@@ -131,7 +132,7 @@ export class Broker implements ConnectionOwner {
     });
     this.#sys = sys;
     this.#parts = {
-      ...{ settings, clock, random, rights, counters, log, turn, path, sessions },
+      ...{ settings, clock, random, rights, counters, log, turn, runs, path, sessions },
       ...{ flapping, isSheddingQos0, hooks, sys, tap: this.tap },
     };
   }

@@ -1,9 +1,44 @@
-// How connections end, as counters tell it.
+// How connections end, as counters and the log tell it.
 
-import { type ConnectionEnd, type ReasonCode, reason } from "../mqtt/index.ts";
+import { type ConnectionEnd, type ReasonCode, reason, reasonName } from "../mqtt/index.ts";
+import type { ConnectionParts } from "./connection-parts.ts";
 import type { BrokerCounters } from "./counters.ts";
 
-export function countEnd(counters: BrokerCounters, end: ConnectionEnd, isAccepted: boolean): void {
+type EndParts = Pick<ConnectionParts, "log" | "counters" | "flapping" | "settings" | "clock">;
+
+type Ended = {
+  readonly clientId: string;
+  readonly remote: string;
+  readonly isAccepted: boolean;
+  /** The broker stops: its log does not name every client that it lets go. */
+  readonly isStopping: boolean;
+};
+
+export function reportEnd(parts: EndParts, end: ConnectionEnd, ended: Ended): void {
+  const { log, counters } = parts;
+  const { cause, reasonCode, error } = end;
+  const { isAccepted, isStopping, ...names } = ended;
+  countEnd(counters, end, isAccepted);
+  const isTakenOver = reasonCode === reason.sessionTakenOver;
+  if (isTakenOver) noteTakeover(parts, names);
+  const fields = { ...names, cause, reason: reasonName(reasonCode) };
+  if (cause === "client_disconnect" || cause === "transport" || isTakenOver) {
+    log.debug("broker.connection_ended", fields);
+  } else if (!isStopping) {
+    const why = error === undefined ? fields : { ...fields, error: error.message };
+    log.warn(cause === "refused" ? "broker.connect_refused" : "broker.connection_ended", why);
+  }
+}
+
+function noteTakeover(parts: EndParts, names: Pick<Ended, "clientId" | "remote">): void {
+  const { flapping, counters, log, settings, clock } = parts;
+  if (!flapping.note(names.clientId, clock.elapsedMs())) return;
+  counters.clientsFlapping++;
+  const { takeoversMax, windowMs } = settings.flapping;
+  log.warn("broker.client_flapping", { ...names, takeovers: takeoversMax, windowMs });
+}
+
+function countEnd(counters: BrokerCounters, end: ConnectionEnd, isAccepted: boolean): void {
   switch (end.cause) {
     case "client_disconnect":
       if (end.publishWill) counters.disconnectsWithWill++;

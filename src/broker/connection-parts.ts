@@ -1,6 +1,7 @@
 // What connections share, and what belongs to one from its accept on.
 
 import type { ByteConnection, Clock, Random } from "../base/index.ts";
+import type { RunReader } from "../mqtt/index.ts";
 import type { Sessions } from "../session/index.ts";
 import type { Rights } from "./access.ts";
 import type { BrokerCounters } from "./counters.ts";
@@ -23,6 +24,7 @@ export type ConnectionParts = {
   readonly counters: BrokerCounters;
   readonly log: LimitedLog;
   readonly turn: WriteTurn;
+  readonly runs: RunReader;
   readonly path: PublishPath;
   readonly sessions: Sessions;
   readonly flapping: Flapping;

@@ -13,6 +13,7 @@ import {
   type ConnectPacket,
   type InboundPublish,
   type Properties,
+  type PublishRun,
   type ReasonCode,
   reason,
   reasonName,
@@ -32,7 +33,7 @@ import {
   connectRequestOf,
   willFault,
 } from "./connect-path.ts";
-import { countEnd } from "./connection-ends.ts";
+import { reportEnd } from "./connection-ends.ts";
 import type { Admitted, ConnectionParts } from "./connection-parts.ts";
 import { ConnectionTimers } from "./connection-timers.ts";
 
@@ -119,7 +120,8 @@ export class ClientConnection
       this.#onRoom(),
     );
     const nowMs = clock.elapsedMs();
-    this.#core = new ServerConnection(settings.mqtt, this, this.#output.buffer, nowMs);
+    const { buffer } = this.#output;
+    this.#core = new ServerConnection(settings.mqtt, this, buffer, nowMs, parts.runs);
     this.#timers = new ConnectionTimers(clock, this.#core);
     this.#timers.watch();
   }
@@ -372,6 +374,21 @@ export class ClientConnection
     this.denied(token, topic, reason.notAuthorized);
   }
 
+  onPublishRun(run: PublishRun): boolean {
+    const { counters, path } = this.#parts;
+    const accepted = this.#accepted;
+    // Before hooks each publish is asked about by itself.
+    if (accepted === undefined || accepted.publishes !== accepted.queue) return false;
+    if (this.#tap.isWatched) return false;
+    if (run.qos === 0 && this.#parts.isSheddingQos0()) return false;
+    if (!path.mayPublish(this.client, run.topic.text)) return false;
+    if (!accepted.queue.publishRun(run)) return false;
+    this.#published += run.count;
+    if (run.qos === 0) counters.publishesQos0 += run.count;
+    else counters.publishesQos1 += run.count;
+    return true;
+  }
+
   denied(token: AckToken, topic: string, reasonCode: ReasonCode): void {
     const { counters, log } = this.#parts;
     counters.publishesDenied++;
@@ -383,6 +400,13 @@ export class ClientConnection
   onPuback(packetId: number, reasonCode: ReasonCode): void {
     const fault = this.#accepted?.session.puback(packetId, reasonCode);
     this.#acked("PUBACK", packetId, reasonCode, fault);
+  }
+
+  onPubacks(packetIds: Uint16Array, count: number): boolean {
+    if (this.#tap.isWatched) return false;
+    const wrongId = this.#accepted?.session.pubacks(packetIds, count);
+    if (wrongId !== undefined) this.#acked("PUBACK", wrongId, reason.success, wrongId);
+    return true;
   }
 
   onPubrec(packetId: number, reasonCode: ReasonCode): void {
@@ -443,6 +467,10 @@ export class ClientConnection
     this.#core.completeAck(token, reasonCode);
   }
 
+  ackRun(run: PublishRun, reasonCode: ReasonCode): void {
+    this.#core.ackRun(run, reasonCode);
+  }
+
   refuse(token: AckToken, topic: string, error: CodedError): void {
     const reasonCode = publishReason(error);
     const fields = { ...this.#names(), topic, reason: reasonName(reasonCode), error };
@@ -481,7 +509,9 @@ export class ClientConnection
     });
     this.#timers.stop();
     this.#tap.ended(end);
-    this.#report(end);
+    const { isAccepted } = this;
+    const isStopping = this.#isShuttingDown;
+    reportEnd(this.#parts, end, { ...this.#names(), isAccepted, isStopping });
     this.#ticket.decided();
     const accepted = this.#accepted;
     if (accepted === undefined) return;
@@ -505,32 +535,6 @@ export class ClientConnection
       log.warn("broker.detach_failed", { ...this.#names(), error });
     });
     this.#owner.detaching(done);
-  }
-
-  #report(end: ConnectionEnd): void {
-    const { log, counters } = this.#parts;
-    const { cause, reasonCode, error } = end;
-    countEnd(counters, end, this.isAccepted);
-    if (reasonCode === reason.sessionTakenOver) this.#noteTakeover();
-    const fields = { ...this.#names(), cause, reason: reasonName(reasonCode) };
-    const isUsual =
-      cause === "client_disconnect" ||
-      cause === "transport" ||
-      reasonCode === reason.sessionTakenOver;
-    if (isUsual) {
-      log.debug("broker.connection_ended", fields);
-    } else if (!this.#isShuttingDown) {
-      const why = error === undefined ? fields : { ...fields, error: error.message };
-      log.warn(cause === "refused" ? "broker.connect_refused" : "broker.connection_ended", why);
-    }
-  }
-
-  #noteTakeover(): void {
-    const { flapping, counters, log, settings } = this.#parts;
-    if (!flapping.note(this.client.clientId, this.#nowMs())) return;
-    counters.clientsFlapping++;
-    const { takeoversMax, windowMs } = settings.flapping;
-    log.warn("broker.client_flapping", { ...this.#names(), takeovers: takeoversMax, windowMs });
   }
 
   // -------------------------------------------------------------- reading and time

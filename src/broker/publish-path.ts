@@ -7,7 +7,13 @@
 // In which order the publishes of one client finish is `publish-queue.ts`.
 
 import type { Clock, CodedError } from "../base/index.ts";
-import { createFrame, framePayload, type InboundPublish, type StoredFrame } from "../mqtt/index.ts";
+import {
+  createFrame,
+  framePayload,
+  type InboundPublish,
+  type PublishRun,
+  type StoredFrame,
+} from "../mqtt/index.ts";
 import type { Qos, Retained, Will, WillPublisher } from "../session/index.ts";
 import type { AppendOutcome, AppendRequest, Store, Ttv, WriterStamp } from "../store/index.ts";
 import type { Client, Rights } from "./access.ts";
@@ -17,6 +23,7 @@ import { hookPublishOf } from "./hooks/content.ts";
 import type { HookRunner } from "./hooks/runner.ts";
 import type { HookClient } from "./hooks/types.ts";
 import type { LimitedLog } from "./limited-log.ts";
+import { LiveRun } from "./live-run.ts";
 import type { LiveMatch, LiveTrie } from "./live-subscriptions.ts";
 
 /** A message on its way; its commit time is filled in when it has one. */
@@ -56,6 +63,8 @@ export class PublishPath implements WillPublisher {
   /** By client id, while publishes are under way: a will must not overtake them. */
   readonly #queues = new Map<string, Set<{ idle(): Promise<void> }>>();
 
+  readonly #run = new LiveRun();
+
   constructor(parts: PublishPathParts) {
     this.#parts = parts;
   }
@@ -68,15 +77,19 @@ export class PublishPath implements WillPublisher {
     return this.#parts.rights.may("publish", client, topic);
   }
 
+  /** Whether a plain publish would be stored. */
+  isWanted(topic: string, qos: Qos): boolean {
+    const { store, storeQos0 } = this.#parts;
+    return (qos > 0 || storeQos0) && store.interest.wants(topic);
+  }
+
   /** Undefined: nothing has to be written. */
   planOf(
     message: { readonly topic: string; readonly qos: Qos; readonly retain: boolean },
     isEmpty: boolean,
     evidence: AppendRequest["evidence"],
   ): PublishPlan | undefined {
-    const { store, storeQos0 } = this.#parts;
-    const storable = message.qos > 0 || storeQos0;
-    const keep = storable && store.interest.wants(message.topic);
+    const keep = this.isWanted(message.topic, message.qos);
     const append = keep || evidence !== undefined ? { keep, evidence } : undefined;
     if (append === undefined && !message.retain) return undefined;
     const retained = message.retain ? (isEmpty ? "clear" : "put") : undefined;
@@ -149,6 +162,17 @@ export class PublishPath implements WillPublisher {
     for (const { target, subscriptions } of matches) {
       target.deliver(message, subscriptions, stored);
     }
+  }
+
+  /** Unstored, to those who are connected. */
+  deliverRun(matches: readonly LiveMatch[], frames: PublishRun, publisher: string): void {
+    const run = this.#run;
+    run.begin(frames, publisher);
+    for (const { target, subscriptions } of matches) {
+      let index = target.deliverRun?.(run, subscriptions) ?? 0;
+      for (; index < run.count; index++) target.deliver(run.message(index), subscriptions, false);
+    }
+    run.end();
   }
 
   register(clientId: string, queue: { idle(): Promise<void> }): void {

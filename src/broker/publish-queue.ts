@@ -16,6 +16,7 @@ import {
   canonicalFrame,
   forwardableFrame,
   type InboundPublish,
+  type PublishRun,
   type ReasonCode,
   reason,
 } from "../mqtt/index.ts";
@@ -31,6 +32,8 @@ import type { BrokerSettings } from "./settings.ts";
 export interface PublishOwner {
   readonly client: Client;
   ack(token: AckToken, reasonCode: ReasonCode): void;
+  /** REQUIRES: nothing before it is still to be acked. */
+  ackRun(run: PublishRun, reasonCode: ReasonCode): void;
   /** A message at QoS 1 or 2 will not be taken. */
   refuse(token: AckToken, topic: string, error: CodedError): void;
   /** A PUBREL cannot be made durable. */
@@ -135,6 +138,25 @@ export class PublishQueue {
       isRepeat,
       error: undefined,
     });
+  }
+
+  /**
+   * A run that needs no write: acked and fanned out at once. False: nothing was done, each has to come
+   * by itself. REQUIRES: as `publish`.
+   */
+  publishRun(run: PublishRun): boolean {
+    const { path, published, counters } = this.#parts;
+    const topic = run.topic.text;
+    if (this.#steps.length > 0 || published !== undefined) return false;
+    if (path.isWanted(topic, run.qos)) return false;
+    const matches = path.match(topic);
+    const isMatched = matches.length > 0;
+    if (!isMatched) counters.publishesUnmatched += run.count;
+    if (run.qos > 0) {
+      this.#owner.ackRun(run, isMatched ? reason.success : reason.noMatchingSubscribers);
+    }
+    if (isMatched) path.deliverRun(matches, run, this.#owner.client.clientId);
+    return true;
   }
 
   /** PUBREL. */

@@ -3,12 +3,13 @@
 
 import type { Clock } from "../base/index.ts";
 import { createFrame, reason, type ServerConnection, type StoredFrame } from "../mqtt/index.ts";
-import type { Delivery, SessionLink } from "../session/index.ts";
+import type { Delivery, MessageRun, SessionLink } from "../session/index.ts";
 import type { Ttv } from "../store/index.ts";
 import type { Client, Rights } from "./access.ts";
 import type { BrokerCounters } from "./counters.ts";
 import type { DeviceProfile } from "./limits/devices.ts";
 import { createRate, type Rate } from "./limits/rate.ts";
+import { LiveRun } from "./live-run.ts";
 import type { ConnectionTap } from "./tap.ts";
 import type { ConnectionOutput } from "./write-path.ts";
 
@@ -74,6 +75,18 @@ export class ClientLink implements SessionLink {
     else if (qos === 1) counters.deliveriesQos1++;
     else counters.deliveriesQos2++;
     return result;
+  }
+
+  publishRun(run: MessageRun, count: number, packetIds: Uint16Array): boolean {
+    const { core, output, client, rights, counters, device } = this.#parts;
+    if (!(run instanceof LiveRun) || device !== undefined) return false;
+    if (!rights.may("receive", client, run.topic)) return false;
+    const { frames } = run;
+    const sizeBytes = (frames.starts[count] as number) - frames.start;
+    if (!output.admits(sizeBytes) || !core.sendRun(frames, count, packetIds)) return false;
+    if (run.qos === 0) counters.deliveriesQos0 += count;
+    else counters.deliveriesQos1 += count;
+    return true;
   }
 
   fits(message: Ttv, delivery: Delivery): boolean {

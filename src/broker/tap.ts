@@ -93,6 +93,11 @@ export class ConnectionTap {
     this.#of = of;
   }
 
+  /** Somebody wants to hear of each packet. */
+  get isWatched(): boolean {
+    return this.#tap.watchesMessages || this.#tap.watchesConnections;
+  }
+
   connect(packet: ConnectPacket, listener: string): void {
     const { level, cleanStart, keepAliveS, will, userName, properties } = packet;
     this.#tell("connect", () => ({

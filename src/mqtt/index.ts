@@ -28,7 +28,9 @@ export {
   PublishReader,
   type StoredFrame,
 } from "./codec/publish-frame.ts";
+export { PublishRun, RunReader, runFramesMax } from "./codec/publish-run.ts";
 export { connackReturnCode, type ReasonCode, reason, reasonName } from "./codec/reasons.ts";
+export { KnownTopic, TopicTable } from "./codec/topic-table.ts";
 export type { AckToken } from "./core/ack-queue.ts";
 export {
   ClientConnection,

@@ -20,6 +20,19 @@ export type Delivery = {
   readonly subscriptionIds: readonly number[];
 };
 
+/**
+ * Messages of one topic and publisher, none of them retained or with properties, in the order they
+ * came. Only valid during the call that hands it out.
+ */
+export interface MessageRun {
+  readonly topic: string;
+  readonly publisher: string;
+  readonly qos: 0 | 1;
+  readonly retain: false;
+  readonly count: number;
+  frameBytes(index: number): number;
+}
+
 /** One live connection as a session sees it. Nothing is sent before the CONNACK went out. */
 export interface SessionLink {
   /** 4 for MQTT 3.1 and 3.1.1, 5 for MQTT 5. */
@@ -34,6 +47,11 @@ export interface SessionLink {
    *   there is room. Never call back into the session from within.
    */
   publish(message: Ttv, delivery: Delivery): "sent" | "too_large" | "full";
+  /**
+   * Queues the first `count` messages of a run at its QoS, under these ids at QoS 1. False: nothing
+   * was queued, each has to be tried by itself.
+   */
+  publishRun?(run: MessageRun, count: number, packetIds: Uint16Array): boolean;
   /** Whether `publish` would not say `too_large`. For shared groups, which ask another member. */
   fits(message: Ttv, delivery: Delivery): boolean;
   pubrel(packetId: number, reasonCode: number): void;
@@ -61,6 +79,11 @@ export interface LiveTarget {
    * then ignores it here.
    */
   deliver(message: Ttv, subscriptions: readonly Subscription[], stored: boolean): void;
+  /**
+   * A run of unstored messages, each of which matched `subscriptions`. Returns how many of them were
+   * dealt with, from the first on; the others come one by one.
+   */
+  deliverRun?(run: MessageRun, subscriptions: readonly Subscription[]): number;
 }
 
 /** Publishing on behalf of a client that is gone: wills. */
@@ -175,6 +198,8 @@ export interface Session {
 
   /** Acks of deliveries. A protocol error is told by its reason code; undefined = fine. */
   puback(packetId: number, reasonCode: number): number | undefined;
+  /** Several of success in a row. At a protocol error it stops, and names the id. */
+  pubacks(packetIds: Uint16Array, count: number): number | undefined;
   pubrec(packetId: number, reasonCode: number): number | undefined;
   pubcomp(packetId: number, reasonCode: number): number | undefined;
   /** The link's outbound buffer has room again. */

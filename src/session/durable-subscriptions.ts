@@ -9,7 +9,7 @@
 // of a later connection, behind newer messages. So a message may come before the SUBACK (3.8.4-3).
 
 import type { CodedError } from "../base/index.ts";
-import type { MapWrite, Positions, Store } from "../store/index.ts";
+import type { MapWrite, Positions, Store, SubscriberFilter } from "../store/index.ts";
 import type { SubscribeResult, Subscription } from "./api.ts";
 import { encodeJob, encodeSubscription, type SubscriptionRecord } from "./core/records.ts";
 import type { Interest } from "./groups/interest.ts";
@@ -245,4 +245,13 @@ function refused(result: SubscribeResult, error: CodedError): SubscribeResult {
   if (result.reasonCode >= 0x80) return result;
   const reasonCode = error.kind === "limit" ? quotaExceeded : unspecifiedError;
   return { ...result, reasonCode };
+}
+
+/** As the store reads with it. REQUIRES: not a shared one. */
+export function readerOf({
+  subscription,
+  start,
+}: SubscriptionRecord): SubscriberFilter<Subscription> {
+  const { filter, qos } = subscription;
+  return { filter, start, durable: qos > 0, context: subscription };
 }

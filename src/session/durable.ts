@@ -43,7 +43,7 @@ import {
   type SubscriptionRecord,
 } from "./core/records.ts";
 import type { Reservation } from "./core/reservation.ts";
-import { DurableSubscriptions } from "./durable-subscriptions.ts";
+import { DurableSubscriptions, readerOf } from "./durable-subscriptions.ts";
 import { sessionErrors } from "./errors.ts";
 import { interestOf } from "./groups/interest.ts";
 import { SharedMember, sharedTopicFilter } from "./groups/member.ts";
@@ -235,6 +235,10 @@ export class DurableSession
     return this.#acked(this.#outbound.puback(packetId));
   }
 
+  pubacks(packetIds: Uint16Array, count: number): number | undefined {
+    return this.#acked(this.#outbound.pubacks(packetIds, count));
+  }
+
   pubrec(packetId: number, reasonCode: number): number | undefined {
     return this.#acked(this.#outbound.pubrec(packetId, reasonCode));
   }
@@ -397,10 +401,9 @@ export class DurableSession
     );
   }
 
-  #readWith({ subscription, start }: SubscriptionRecord): void {
-    const { filter, qos } = subscription;
-    if (this.#stopped || sharedTopicFilter(filter) !== undefined) return;
-    this.#subscriber?.setFilter({ filter, start, durable: qos > 0, context: subscription });
+  #readWith(record: SubscriptionRecord): void {
+    if (this.#stopped || sharedTopicFilter(record.subscription.filter) !== undefined) return;
+    this.#subscriber?.setFilter(readerOf(record));
   }
 
   #restore(): void {
@@ -521,12 +524,7 @@ export class DurableSession
     const own = [...this.#subscriptions.read()].filter(
       ({ subscription }) => sharedTopicFilter(subscription.filter) === undefined,
     );
-    return own.map(({ subscription, start }) => ({
-      filter: subscription.filter,
-      start,
-      durable: subscription.qos > 0,
-      context: subscription,
-    }));
+    return own.map(readerOf);
   }
 
   /** Before the first delivery of a resumed session: what is above `backlogMax` is passed over. */

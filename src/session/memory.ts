@@ -8,6 +8,7 @@ import type { Ttv } from "../store/index.ts";
 import type {
   DetachCause,
   LiveTarget,
+  MessageRun,
   Session,
   SessionLink,
   SubscribeResult,
@@ -136,6 +137,12 @@ export class MemorySession implements Session, LiveTarget {
     return this.#acked(this.#outbound.puback(packetId));
   }
 
+  pubacks(packetIds: Uint16Array, count: number): number | undefined {
+    const fault = this.#outbound.pubacks(packetIds, count);
+    this.#pump();
+    return fault;
+  }
+
   pubrec(packetId: number, reasonCode: number): number | undefined {
     return this.#acked(this.#outbound.pubrec(packetId, reasonCode));
   }
@@ -181,6 +188,18 @@ export class MemorySession implements Session, LiveTarget {
       return;
     }
     this.#wait(message, choice);
+  }
+
+  deliverRun(run: MessageRun, subscriptions: readonly Subscription[]): number {
+    if (this.#stopped) return run.count;
+    const choice = chooseDelivery(run, subscriptions, this.clientId);
+    if (choice === undefined) return run.count;
+    if (choice.qos !== run.qos || choice.identifiers.length > 0) return 0;
+    // QoS 0 overtakes what waits, also when it comes one by one.
+    if (run.qos > 0 && (this.#waiting.length > 0 || this.#jobs.ready)) return 0;
+    const count = this.#outbound.dispatchRun(run);
+    if (count > 0) this.#jobs.noteLive(run.topic);
+    return count;
   }
 
   #wait(message: Ttv, choice: Choice): void {

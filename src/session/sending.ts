@@ -28,12 +28,14 @@ export function createOutbound(
   return new Outbound({
     outlet: {
       publish: (message, delivery) => (host.isStopped() ? "full" : link.publish(message, delivery)),
+      publishRun: (run, count, packetIds) =>
+        !host.isStopped() && link.publishRun?.(run, count, packetIds) === true,
       pubrel: (packetId, reasonCode) => {
         if (!host.isStopped()) link.pubrel(packetId, reasonCode);
       },
       changed: (urgent) => host.changed(urgent),
-      count: (event) => {
-        counters[event]++;
+      count: (event, times = 1) => {
+        counters[event] += times;
       },
     },
     ids,

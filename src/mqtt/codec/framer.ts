@@ -12,6 +12,11 @@ import { reason } from "./reasons.ts";
 
 /** Where a packet lies: first byte, first byte of its body, byte behind it. */
 export interface FrameSink {
+  /**
+   * Takes several packets at once from `offset` on, all of them whole, and returns where it stopped:
+   * `offset` when the next one is to be handed out by itself.
+   */
+  onMany?(bytes: Buffer, offset: number): number;
   /** Returns false to get nothing more of this chunk. */
   onFrame(bytes: Buffer, start: number, bodyStart: number, end: number): boolean;
   /** The header of a packet that is not yet complete: the place to refuse it early. */
@@ -45,6 +50,10 @@ export class PacketFramer {
     this.#sizeBytesMax = sizeBytesMax;
   }
 
+  get sizeBytesMax(): number {
+    return this.#sizeBytesMax;
+  }
+
   /** Bytes of an incomplete packet held back. */
   get pendingBytes(): number {
     return this.#pendingLength;
@@ -69,6 +78,11 @@ export class PacketFramer {
       offset = used;
     }
     while (offset < chunk.length && !this.#stopped) {
+      const behind = this.#sink.onMany?.(chunk, offset) ?? offset;
+      if (behind > offset) {
+        offset = behind;
+        continue;
+      }
       const fault = this.#readHeader(chunk, offset, chunk.length);
       if (fault !== undefined) return this.#fail(fault, offset);
       if (this.#end === headerIncomplete || this.#end > chunk.length) {

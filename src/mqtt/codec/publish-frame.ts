@@ -211,8 +211,16 @@ const slash = 0x2f;
 const plus = 0x2b;
 const hash = 0x23;
 
-/** `decodeText` and `checkTopicName` in one pass for the plain case: nearly every topic. */
-function readTopicName(bytes: Buffer, start: number, end: number, context: DecodeContext): string {
+/**
+ * `decodeText` and `checkTopicName` in one pass for the plain case: nearly every topic.
+ * @throws what they throw.
+ */
+export function readTopicName(
+  bytes: Buffer,
+  start: number,
+  end: number,
+  context: DecodeContext,
+): string {
   let levels = 1;
   for (let index = start; index < end; index++) {
     const byte = bytes[index] as number;

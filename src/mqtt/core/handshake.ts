@@ -17,12 +17,13 @@ import type {
 } from "../codec/packets.ts";
 import { noProperties, type Properties } from "../codec/properties.ts";
 import { reason } from "../codec/reasons.ts";
-import { malformed, mqttErrors } from "../errors.ts";
+import { malformed, mqttErrors, protocolError } from "../errors.ts";
 import type { PeerLimits } from "./packet-sender.ts";
 import type {
   ConnectAnswer,
   RequestedFilter,
   ServerConnectionSettings,
+  ServerEvents,
   SubscribeRequest,
   UnsubscribeRequest,
 } from "./server-types.ts";
@@ -160,6 +161,29 @@ export function unsubscribeRequest(
   const limits = topicLimitsOf(settings);
   const filters = packet.filters.map((filter) => requestedFilter(filter, limits));
   return { packetId: packet.packetId, filters, properties: packet.properties };
+}
+
+/** What tells the owner of a packet of filters. @throws MQTT_PACKET_MALFORMED for a broken `$share`. */
+export function filtersEvent(
+  packet: SubscribePacket | UnsubscribePacket,
+  bridge: boolean,
+  settings: ServerConnectionSettings,
+): (events: ServerEvents) => void {
+  if (packet.type === "subscribe") {
+    const request = subscribeRequest(packet, bridge, settings);
+    return (events) => events.onSubscribe(request);
+  }
+  const request = unsubscribeRequest(packet, settings);
+  return (events) => events.onUnsubscribe(request);
+}
+
+/** A session that CONNECT let end with the connection cannot be kept by DISCONNECT (3.14.2-2). */
+export function disconnectFault(
+  connect: ConnectPacket,
+  { sessionExpiryS = 0 }: Properties,
+): CodedError | undefined {
+  if (sessionExpiryS === 0 || (connect.properties.sessionExpiryS ?? 0) > 0) return undefined;
+  return protocolError("DISCONNECT sets a session expiry that CONNECT did not");
 }
 
 function topicLimitsOf(settings: ServerConnectionSettings): TopicLimits {

@@ -11,6 +11,7 @@ import type { OutputBuffer } from "../codec/output.ts";
 import type { MqttVersion, Packet, PublishAckType, Qos } from "../codec/packets.ts";
 import { noProperties, type Properties } from "../codec/properties.ts";
 import type { StoredFrame } from "../codec/publish-frame.ts";
+import type { PublishRun } from "../codec/publish-run.ts";
 import { type ReasonCode, reason } from "../codec/reasons.ts";
 import { OutboundAliases } from "./aliases.ts";
 
@@ -45,6 +46,8 @@ const ackFirstBytes: Record<PublishAckType, number> = {
   pubrel: 0x62,
   pubcomp: 0x70,
 };
+/** Of an ack that says nothing but success. */
+const bareAckBytes = 4;
 const ackTypes = new Map<number, PublishAckType>(
   Object.entries(ackFirstBytes).map(([type, first]) => [first, type as PublishAckType]),
 );
@@ -101,7 +104,7 @@ export class PacketSender {
       const type = ackTypes.get(firstByte) ?? "puback";
       return this.send({ type, packetId, reasonCode, properties });
     }
-    const sizeBytes = bare ? 4 : 5;
+    const sizeBytes = bare ? bareAckBytes : bareAckBytes + 1;
     if (sizeBytes > maxPacketSize) return false;
     const at = this.#output.reserve(sizeBytes);
     const chunk = this.#output.chunk;
@@ -110,6 +113,50 @@ export class PacketSender {
     chunk[at + 2] = packetId >>> 8;
     chunk[at + 3] = packetId & 0xff;
     if (!bare) chunk[at + 4] = reasonCode;
+    return true;
+  }
+
+  /** PUBACKs for a whole run; false when the peer takes no packet of that size. */
+  sendPubacks(packetIds: Uint16Array, count: number, reasonCode: ReasonCode): boolean {
+    if (!this.#open) return true;
+    const { version, maxPacketSize } = this.#limits;
+    const bare = version !== 5 || reasonCode === reason.success;
+    const sizeBytes = bare ? bareAckBytes : bareAckBytes + 1;
+    if (sizeBytes > maxPacketSize) return false;
+    let at = this.#output.reserve(sizeBytes * count);
+    const chunk = this.#output.chunk;
+    for (let index = 0; index < count; index++) {
+      const packetId = packetIds[index] as number;
+      chunk[at] = ackFirst.puback;
+      chunk[at + 1] = sizeBytes - 2;
+      chunk[at + 2] = packetId >>> 8;
+      chunk[at + 3] = packetId & 0xff;
+      if (!bare) chunk[at + 4] = reasonCode;
+      at += sizeBytes;
+    }
+    return true;
+  }
+
+  /**
+   * Sends the first `count` frames of a run as they are, under packet ids of ours at QoS 1. False,
+   * and nothing is sent, where the peer's form, aliases or packet size ask for each by itself.
+   */
+  sendRun(run: PublishRun, count: number, packetIds: Uint16Array): boolean {
+    const { version, maxPacketSize } = this.#limits;
+    if (!this.#open || version !== run.version || this.#aliases.enabled) return false;
+    if (run.frameBytesMax > maxPacketSize) return false;
+    const end = run.starts[count] as number;
+    const at = this.#output.reserve(end - run.start);
+    const chunk = this.#output.chunk;
+    run.bytes.copy(chunk, at, run.start, end);
+    if (run.qos === 0) return true;
+    const shift = at - run.start;
+    for (let index = 0; index < count; index++) {
+      const id = (run.idOffsets[index] as number) + shift;
+      const packetId = packetIds[index] as number;
+      chunk[id] = packetId >>> 8;
+      chunk[id + 1] = packetId & 0xff;
+    }
     return true;
   }
 

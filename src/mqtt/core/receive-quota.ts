@@ -21,6 +21,11 @@ export class ReceiveQuota {
     return this.#receiveMaximum;
   }
 
+  /** Room for one more at QoS 1. */
+  get hasRoom(): boolean {
+    return this.used < this.#receiveMaximum;
+  }
+
   /** Counts a message; false when it is one too many. */
   take(qos: 1 | 2, packetId: number): boolean {
     if (qos === 2 && this.#qos2Ids.has(packetId)) return true;

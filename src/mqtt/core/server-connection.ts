@@ -25,7 +25,8 @@ import {
   type UnsubscribePacket,
 } from "../codec/packets.ts";
 import { noProperties, type Properties } from "../codec/properties.ts";
-import { type InboundPublish, PublishReader, type StoredFrame } from "../codec/publish-frame.ts";
+import type { InboundPublish, StoredFrame } from "../codec/publish-frame.ts";
+import { type PublishRun, RunReader } from "../codec/publish-run.ts";
 import {
   connackReason,
   connackReturnCode,
@@ -35,21 +36,22 @@ import {
 } from "../codec/reasons.ts";
 import { mqttErrors, protocolError, quotaExceeded, reasonCodeOf } from "../errors.ts";
 import { AckQueue, type AckToken } from "./ack-queue.ts";
-import { InboundAliases } from "./aliases.ts";
 import { AuthExchange } from "./auth-exchange.ts";
 import {
   connackProperties,
   decodeContextOf,
+  disconnectFault,
+  filtersEvent,
   keepAliveOf,
   offerFault,
   peerLimitsOf,
   receiveMaximumOf,
-  subscribeRequest,
-  unsubscribeRequest,
 } from "./handshake.ts";
 import { HeldBytes } from "./held-bytes.ts";
 import { KeepAlive } from "./keep-alive.ts";
 import { ackFirst, PacketSender, type SendOptions, type SendResult } from "./packet-sender.ts";
+import { type PlainOwner, PlainPackets } from "./plain-packets.ts";
+import { PublishIntake } from "./publish-intake.ts";
 import { ReceiveQuota } from "./receive-quota.ts";
 import type {
   ConnectAnswer,
@@ -72,49 +74,57 @@ const noLimits = {
   problemInformation: true,
 } as const;
 
-export class ServerConnection {
+export class ServerConnection implements PlainOwner {
   readonly #settings: ServerConnectionSettings;
   readonly #events: ServerEvents;
   readonly #sender: PacketSender;
   readonly #framer: PacketFramer;
+  readonly #plain: PlainPackets;
   readonly #acks: AckQueue;
   readonly #quota: ReceiveQuota;
-  readonly #aliases: InboundAliases;
   readonly #keepAlive = new KeepAlive();
   readonly #auth = new AuthExchange();
   readonly #held: HeldBytes;
   #context: DecodeContext;
-  #reader: PublishReader;
+  #intake: PublishIntake;
   #state: ConnectionState = "opening";
   #connect: ConnectPacket | undefined;
   #nowMs: number;
   /** When a peer that owes us CONNECT or AUTH is cut; undefined while it owes nothing. */
   #handshakeDeadlineMs: number | undefined;
 
-  /** `nowMs` is monotonic time, as in every call that takes it. */
+  /**
+   * `nowMs` is monotonic time, as in every call that takes it. Connections of one owner share `runs`,
+   * with which topics are checked by the settings of the first that meets them.
+   */
   constructor(
     settings: ServerConnectionSettings,
     events: ServerEvents,
     output: OutputBuffer,
     nowMs: number,
+    runs = new RunReader(),
   ) {
     this.#settings = settings;
+    this.#plain = new PlainPackets(runs, events, this);
     this.#events = events;
     this.#sender = new PacketSender(output, noLimits);
     this.#context = decodeContextOf(settings, undefined);
-    this.#reader = new PublishReader(this.#context);
     this.#acks = new AckQueue((first, packetId, reasonCode, properties) =>
       this.#emitAck(first, packetId, reasonCode, properties),
     );
     this.#quota = new ReceiveQuota(settings.receiveMaximum);
-    this.#aliases = new InboundAliases(settings.topicAliasMaximum);
+    this.#intake = new PublishIntake(settings, this.#context, this.#quota);
     this.#held = new HeldBytes(settings.heldBytesMax);
     this.#nowMs = nowMs;
     this.#handshakeDeadlineMs = nowMs + settings.connectTimeoutMs;
     this.#framer = new PacketFramer(
       Math.min(settings.preAuthPacketBytesMax, settings.maxPacketSize),
       {
-        onFrame: (bytes, start, bodyStart, end) => this.#onFrame(bytes, start, bodyStart, end),
+        onMany: (bytes, offset) =>
+          this.#state === "connected"
+            ? this.#plain.take(bytes, offset, this.#framer.sizeBytesMax)
+            : offset,
+        onFrame: (bytes, start, bodyStart, end) => this.onFrame(bytes, start, bodyStart, end),
         onHeader: (firstByte) => this.#headerFault(firstByte),
         onFault: (error) => this.#fail(error),
       },
@@ -270,6 +280,13 @@ export class ServerConnection {
     this.#acks.complete(token, reasonCode, properties);
   }
 
+  /** Acks a whole run at once. REQUIRES: no ack is owed for what came before it. */
+  ackRun({ packetIds, count }: PublishRun, reasonCode: ReasonCode): void {
+    assert(this.#acks.length === 0, "a run is acked before what came earlier");
+    if (this.#state === "ended") return;
+    if (!this.#sender.sendPubacks(packetIds, count, reasonCode)) this.#endTooSmall();
+  }
+
   /** One code per filter, in order. Failures are 0x80 before MQTT 5. */
   suback(
     packetId: number,
@@ -297,6 +314,11 @@ export class ServerConnection {
     if (this.#state === "ended") return "ended";
     assert(this.#state === "connected", "PUBLISH before CONNACK");
     return this.#sender.sendPublish(stored, options);
+  }
+
+  /** False, and nothing is sent, where each has to be sent by itself. See `PacketSender.sendRun`. */
+  sendRun(run: PublishRun, count: number, packetIds: Uint16Array): boolean {
+    return this.#state === "connected" && this.#sender.sendRun(run, count, packetIds);
   }
 
   /** REQUIRES: in the order of the PUBRECs (4.6.0-4). */
@@ -330,11 +352,26 @@ export class ServerConnection {
     return firstByteFault(firstByte, this.#context);
   }
 
+  // --- of `PlainOwner`
+
+  get context(): DecodeContext {
+    return this.#context;
+  }
+
+  heard(): void {
+    this.#keepAlive.heard(this.#nowMs);
+  }
+
+  mayTakeRun(qos: 0 | 1): boolean {
+    if (qos === 0) return true;
+    return this.#settings.maximumQos > 0 && (this.version !== 5 || this.#quota.hasRoom);
+  }
+
   /** Returns false when nothing more of the chunk may be read now. */
-  #onFrame(bytes: Buffer, start: number, bodyStart: number, end: number): boolean {
+  onFrame(bytes: Buffer, start: number, bodyStart: number, end: number): boolean {
     const type = (bytes[start] as number) >>> 4;
     if (this.#state === "connected") {
-      this.#keepAlive.heard(this.#nowMs);
+      this.heard();
       if (type === packetTypes.publish) this.#onPublish(bytes, start, bodyStart, end);
       else if (type === packetTypes.connect) this.#fail(protocolError("second CONNECT"));
       else this.#onPacket(bytes, start, bodyStart, end);
@@ -352,44 +389,16 @@ export class ServerConnection {
   }
 
   #onPublish(bytes: Buffer, start: number, bodyStart: number, end: number): void {
-    const publish = this.#readPublish(bytes, start, bodyStart, end);
-    if (publish === undefined) return;
-    const { qos, packetId } = publish;
-    const fault = offerFault(publish, this.#settings);
-    if (fault !== undefined) {
-      this.#fail(fault);
-      return;
-    }
-    if (qos === 0) {
-      this.#events.onPublish(publish, 0);
-      return;
-    }
-    if (this.version === 5 && !this.#quota.take(qos, packetId)) {
-      const { receiveMaximum } = this.#quota;
-      const reasonCode = reason.receiveMaximumExceeded;
-      this.#fail(mqttErrors.receiveMaximumExceeded({ reasonCode, receiveMaximum }));
-      return;
-    }
-    const first = qos === 1 ? ackFirst.puback : ackFirst.pubrec;
-    this.#events.onPublish(publish, this.#acks.push(first, packetId));
-  }
-
-  #readPublish(
-    bytes: Buffer,
-    start: number,
-    bodyStart: number,
-    end: number,
-  ): InboundPublish | undefined {
+    let publish: InboundPublish;
     try {
-      const publish = this.#reader.read(bytes, start, bodyStart, end);
-      if (publish.aliasOffset > 0) {
-        publish.topic = this.#aliases.resolve(publish.topicAlias, publish.topic);
-      }
-      return publish;
+      publish = this.#intake.read(bytes, start, bodyStart, end);
     } catch (error) {
       this.#failOrThrow(error);
-      return undefined;
+      return;
     }
+    const { qos, packetId } = publish;
+    const first = qos === 1 ? ackFirst.puback : ackFirst.pubrec;
+    this.#events.onPublish(publish, qos === 0 ? 0 : this.#acks.push(first, packetId));
   }
 
   #onPacket(bytes: Buffer, start: number, bodyStart: number, end: number): void {
@@ -408,7 +417,7 @@ export class ServerConnection {
   #onConnect(packet: ConnectPacket): void {
     this.#connect = packet;
     this.#context = decodeContextOf(this.#settings, packet);
-    this.#reader = new PublishReader(this.#context);
+    this.#intake = new PublishIntake(this.#settings, this.#context, this.#quota);
     this.#sender.setLimits(peerLimitsOf(packet, this.#settings));
     this.#handshakeDeadlineMs = undefined;
     this.#state = "deciding";
@@ -462,21 +471,14 @@ export class ServerConnection {
   }
 
   #onFilters(packet: SubscribePacket | UnsubscribePacket): void {
-    const { bridge } = this.connectPacket;
-    let tell: () => void;
+    let tell: (events: ServerEvents) => void;
     try {
-      if (packet.type === "subscribe") {
-        const request = subscribeRequest(packet, bridge, this.#settings);
-        tell = () => this.#events.onSubscribe(request);
-      } else {
-        const request = unsubscribeRequest(packet, this.#settings);
-        tell = () => this.#events.onUnsubscribe(request);
-      }
+      tell = filtersEvent(packet, this.connectPacket.bridge, this.#settings);
     } catch (error) {
       this.#failOrThrow(error);
       return;
     }
-    tell();
+    tell(this.#events);
   }
 
   #onAuth(packet: AuthPacket): void {
@@ -493,19 +495,14 @@ export class ServerConnection {
   #onDisconnect(packet: DisconnectPacket): void {
     const { reasonCode, properties } = packet;
     const { sessionExpiryS } = properties;
-    const expiryOfConnect = this.connectPacket.properties.sessionExpiryS ?? 0;
-    if (expiryOfConnect === 0 && sessionExpiryS !== undefined && sessionExpiryS > 0) {
-      this.#fail(protocolError("DISCONNECT sets a session expiry that CONNECT did not"));
+    const fault = disconnectFault(this.connectPacket, properties);
+    if (fault !== undefined) {
+      this.#fail(fault);
       return;
     }
-    const wasConnected = this.#state === "connected";
-    this.#finish({
-      cause: "client_disconnect",
-      reasonCode,
-      publishWill: wasConnected && reasonCode !== reason.normalDisconnection,
-      sessionExpiryS,
-      error: undefined,
-    });
+    const publishWill = this.#state === "connected" && reasonCode !== reason.normalDisconnection;
+    const cause = "client_disconnect";
+    this.#finish({ cause, reasonCode, publishWill, sessionExpiryS, error: undefined });
   }
 
   // --- output and end -------------------------------------------------------------------------

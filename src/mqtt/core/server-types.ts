@@ -5,6 +5,7 @@ import type { SubscriptionFilter, TopicFault } from "../../topic/index.ts";
 import type { AuthPacket, ConnectPacket, Qos, SubscriptionOptions } from "../codec/packets.ts";
 import type { Properties } from "../codec/properties.ts";
 import type { InboundPublish } from "../codec/publish-frame.ts";
+import type { PublishRun } from "../codec/publish-run.ts";
 import type { ReasonCode } from "../codec/reasons.ts";
 import type { AckToken } from "./ack-queue.ts";
 
@@ -111,7 +112,14 @@ export interface ServerEvents {
   onConnect(packet: ConnectPacket): void;
   /** `token` is owed a `completeAck`; 0 for QoS 0, which is owed nothing. */
   onPublish(publish: InboundPublish, token: AckToken): void;
+  /**
+   * Plain PUBLISHes of one topic, valid during the call. True: all of them were taken, and at QoS 1
+   * acked by `ackRun`; false: nothing was done, and they follow one by one through `onPublish`.
+   */
+  onPublishRun?(run: PublishRun): boolean;
   onPuback(packetId: number, reasonCode: ReasonCode): void;
+  /** Several in a row, all of success, valid during the call. False: nothing was done, as above. */
+  onPubacks?(packetIds: Uint16Array, count: number): boolean;
   onPubrec(packetId: number, reasonCode: ReasonCode): void;
   onPubrel(packetId: number, reasonCode: ReasonCode, token: AckToken): void;
   onPubcomp(packetId: number, reasonCode: ReasonCode): void;

@@ -16,7 +16,7 @@ const none: readonly number[] = [];
 
 /** Undefined when No Local leaves nothing. */
 export function chooseDelivery(
-  message: Ttv,
+  message: Pick<Ttv, "publisher" | "retain" | "qos">,
   subscriptions: readonly Subscription[],
   clientId: string,
 ): Choice | undefined {

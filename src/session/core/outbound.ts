@@ -9,26 +9,39 @@
 // - A message is sent again only by a new `Outbound`, that is on a new connection (4.4.0-1).
 // What must be durable, and when the cursor moves, is the owner's business.
 
+import { assert } from "../../base/index.ts";
 import type { Ttv } from "../../store/index.ts";
-import type { Delivery } from "../api.ts";
+import type { Delivery, MessageRun } from "../api.ts";
 import { type Choice, isExpired } from "./choose.ts";
 import type { Dealt } from "./dealt.ts";
 import { type CollectedChanges, type InFlight, InFlightTable } from "./in-flight.ts";
+import { PlainInFlight } from "./plain-in-flight.ts";
 import type { InFlightSource } from "./records.ts";
 import { Window } from "./window.ts";
 
 export type SendResult = "sent" | "too_large" | "full";
 
+export type OutboundEvent =
+  | "delivered"
+  | "resent"
+  | "expiredDropped"
+  | "tooLargeDropped"
+  | "bodyGone";
+
 export interface Outlet {
   publish(message: Ttv, delivery: Delivery): SendResult;
+  /** See `SessionLink.publishRun`. */
+  publishRun(run: MessageRun, count: number, packetIds: Uint16Array): boolean;
   pubrel(packetId: number, reasonCode: number): void;
   /** Records have changed. `urgent`: something waits to be sent until they are durable. */
   changed(urgent: boolean): void;
-  count(event: "delivered" | "resent" | "expiredDropped" | "tooLargeDropped" | "bodyGone"): void;
+  count(event: OutboundEvent, times?: number): void;
 }
 
 export type IdSource = {
   take(inUse: (packetId: number) => boolean): number | undefined;
+  /** See `PacketIds.takeRow`. */
+  takeRow?(count: number, inUse: (packetId: number) => boolean): number | undefined;
   readonly next: number;
   rewind(position: number): void;
 };
@@ -56,6 +69,9 @@ export type Outgoing = {
 type QueuedQos0 = { readonly kind: "qos0"; readonly message: Ttv; readonly delivery: Delivery };
 type Queued = QueuedQos0 | InFlight;
 
+/** Packet ids of a run that is being sent: scratch of one call. */
+const rowIds = new Uint16Array(1024);
+
 /** Result codes of the ack calls: a protocol error of the client, or nothing to complain of. */
 const protocolError = 0x82;
 const idNotFound = 0x92;
@@ -68,7 +84,10 @@ export class Outbound {
   readonly #durable: boolean;
   readonly #window: Window;
   readonly #bytesMax: number;
-  readonly #inUse = (packetId: number): boolean => this.table.has(packetId);
+  /** What a session that keeps nothing has sent at QoS 1: only ids count. */
+  readonly #plain = new PlainInFlight();
+  readonly #inUse = (packetId: number): boolean =>
+    this.table.has(packetId) || this.#plain.has(packetId);
   #queue: Queued[] = [];
   #queuedQos0Bytes = 0;
   #resendsLeft = 0;
@@ -155,6 +174,36 @@ export class Outbound {
       : this.#dispatchAcked(outgoing, outgoing.choice.qos);
   }
 
+  /**
+   * Sends what it can of a run at its QoS, from the first message on, and returns how many that were.
+   * The others are to be dispatched one by one. REQUIRES: the session keeps nothing.
+   */
+  dispatchRun(run: MessageRun): number {
+    assert(!this.#durable, "what is owed has a record each");
+    if (this.blocked) return 0;
+    if (run.qos === 0) {
+      if (!this.#outlet.publishRun(run, run.count, rowIds)) return 0;
+      this.#outlet.count("delivered", run.count);
+      return run.count;
+    }
+    const count = Math.min(this.#window.admitsOf(run), rowIds.length);
+    const position = this.#ids.next;
+    const first = count === 0 ? undefined : this.#ids.takeRow?.(count, this.#inUse);
+    if (first === undefined) return 0;
+    for (let index = 0; index < count; index++) rowIds[index] = first + index;
+    if (!this.#outlet.publishRun(run, count, rowIds)) {
+      this.#ids.rewind(position);
+      return 0;
+    }
+    for (let index = 0; index < count; index++) {
+      const sizeBytes = run.frameBytes(index);
+      this.#plain.add(first + index, sizeBytes);
+      this.#window.take(sizeBytes);
+    }
+    this.#outlet.count("delivered", count);
+    return count;
+  }
+
   /** Sends what can be sent of what waits. */
   pump(nowUs: number): void {
     let done = 0;
@@ -167,6 +216,11 @@ export class Outbound {
   }
 
   puback(packetId: number): number | undefined {
+    const plainBytes = this.#plain.remove(packetId);
+    if (plainBytes !== undefined) {
+      this.#window.release(plainBytes);
+      return undefined;
+    }
     const entry = this.table.get(packetId);
     // An id of before a crash is not known any more; its message is sent again under another.
     if (entry === undefined) return undefined;
@@ -175,7 +229,17 @@ export class Outbound {
     return undefined;
   }
 
+  /** The id at which it stopped for a protocol error. */
+  pubacks(packetIds: Uint16Array, count: number): number | undefined {
+    for (let index = 0; index < count; index++) {
+      const packetId = packetIds[index] as number;
+      if (this.puback(packetId) !== undefined) return packetId;
+    }
+    return undefined;
+  }
+
   pubrec(packetId: number, reasonCode: number): number | undefined {
+    if (this.#plain.has(packetId)) return protocolError;
     const entry = this.table.get(packetId);
     if (entry === undefined) {
       if (reasonCode < refusedFrom) this.#outlet.pubrel(packetId, idNotFound);
@@ -205,6 +269,7 @@ export class Outbound {
   }
 
   pubcomp(packetId: number): number | undefined {
+    if (this.#plain.has(packetId)) return protocolError;
     const entry = this.table.get(packetId);
     if (entry === undefined) return undefined;
     if (entry.qos !== 2 || !entry.releaseBound) return protocolError;
@@ -306,8 +371,11 @@ export class Outbound {
     const position = this.#ids.next;
     const packetId = this.#ids.take(this.#inUse);
     if (packetId === undefined) return "wait";
-    const entry = this.#newEntry(outgoing, packetId, qos);
     const { dealt } = outgoing;
+    if (qos === 1 && !this.#durable && dealt === undefined && !this.blocked) {
+      return this.#sendPlain(outgoing, packetId, position);
+    }
+    const entry = this.#newEntry(outgoing, packetId, qos);
     if (qos === 2 && dealt?.waitsForGroup) this.#unassigned.set(dealt, entry);
     this.#enterWindow(entry);
     if (this.blocked || !this.#mayLeave(entry)) {
@@ -328,6 +396,29 @@ export class Outbound {
     }
     this.#outlet.changed(false);
     return "taken";
+  }
+
+  /** At QoS 1 from a session that keeps nothing: no entry, since nothing is ever sent again. */
+  #sendPlain(outgoing: Outgoing, packetId: number, position: number): "taken" | "wait" {
+    const { message, choice, dup } = outgoing;
+    const sizeBytes = message.frame.length;
+    // Known before it is sent: the ack may come while the call is still under way.
+    this.#plain.add(packetId, sizeBytes);
+    this.#window.take(sizeBytes);
+    const { retain, identifiers: subscriptionIds } = choice;
+    const delivery = { qos: 1, dup, retain, packetId, subscriptionIds } as const;
+    const result = this.#outlet.publish(message, delivery);
+    if (result === "sent") {
+      this.#outlet.count(dup ? "resent" : "delivered");
+      return "taken";
+    }
+    if (this.#plain.remove(packetId) !== undefined) this.#window.release(sizeBytes);
+    if (result === "too_large") {
+      this.#outlet.count("tooLargeDropped");
+      return "taken";
+    }
+    this.#ids.rewind(position);
+    return "wait";
   }
 
   #newEntry(outgoing: Outgoing, packetId: number, qos: 1 | 2): InFlight {

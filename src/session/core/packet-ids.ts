@@ -44,6 +44,20 @@ export class PacketIds {
     return undefined;
   }
 
+  /**
+   * Takes `count` ids that follow each other without rolling over, none of them in use: the first;
+   * undefined, and nothing is taken, where the next ones are not like that.
+   */
+  takeRow(count: number, inUse: (packetId: number) => boolean): number | undefined {
+    const first = ((this.#next - 1) % idCount) + 1;
+    if (this.#next + count > this.#end || first + count - 1 > idCount) return undefined;
+    for (let packetId = first; packetId < first + count; packetId++) {
+      if (inUse(packetId)) return undefined;
+    }
+    this.#next += count;
+    return first;
+  }
+
   /** Undoes the last `take`: its id was not sent. REQUIRES: `position` was `next` before it. */
   rewind(position: number): void {
     this.#next = position;

@@ -25,6 +25,18 @@ export class Window {
     return this.#count < this.#countMax && this.#bytes + sizeBytes <= this.#bytesMax;
   }
 
+  /** How many messages of a run are admitted, from its first on. */
+  admitsOf(run: { readonly count: number; frameBytes(index: number): number }): number {
+    const countMax = Math.min(run.count, this.free);
+    let bytes = this.#bytes;
+    for (let index = 0; index < countMax; index++) {
+      bytes += run.frameBytes(index);
+      // One is admitted whatever its size.
+      if (bytes > this.#bytesMax && this.#count + index > 0) return index;
+    }
+    return countMax;
+  }
+
   /** May exceed the limits: releases owed from an earlier connection hold slots too. */
   take(sizeBytes: number): void {
     this.#count++;

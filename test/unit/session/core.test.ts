@@ -5,6 +5,7 @@ import { chooseDelivery } from "../../../src/session/core/choose.ts";
 import { deadlines, effectiveUs, willAtConnect } from "../../../src/session/core/deadline.ts";
 import { entryOf, InFlightTable } from "../../../src/session/core/in-flight.ts";
 import { PacketIds } from "../../../src/session/core/packet-ids.ts";
+import { PlainInFlight } from "../../../src/session/core/plain-in-flight.ts";
 import { expiryNever, type IdsRecord, neverUs } from "../../../src/session/core/records.ts";
 import { Reservation } from "../../../src/session/core/reservation.ts";
 import { Window } from "../../../src/session/core/window.ts";
@@ -294,4 +295,46 @@ test("the turnstile lets one task per key in at a time, in order, also after a f
   await Promise.all([second, other]);
   expect(steps.filter((step) => !step.startsWith("c"))).toEqual(["a in", "a out", "b in", "b out"]);
   await turnstile.idle();
+});
+
+describe("plain messages in flight", () => {
+  test("ids that share a place make room for each other", () => {
+    const table = new PlainInFlight();
+    const ids = [1, 17, 33, 65_535, 32_767];
+    for (const id of ids) table.add(id, id * 2);
+    expect(table.size).toBe(5);
+    expect(ids.map((id) => table.has(id))).toEqual([true, true, true, true, true]);
+    expect(table.has(16)).toBe(false);
+    expect(table.remove(17)).toBe(34);
+    expect(table.remove(17)).toBeUndefined();
+    expect(table.remove(65_535)).toBe(131_070);
+    expect(table.size).toBe(3);
+  });
+
+  test("all ids can be in flight", () => {
+    const table = new PlainInFlight();
+    for (let id = 1; id <= 65_535; id++) table.add(id, 1);
+    let removed = 0;
+    for (let id = 1; id <= 65_535; id++) removed += table.remove(id) ?? 0;
+    expect([removed, table.size]).toEqual([65_535, 0]);
+  });
+});
+
+test("a row of packet ids neither rolls over nor meets one in use", () => {
+  const ids = new PacketIds(65_533);
+  expect(ids.takeRow(4, () => false)).toBeUndefined();
+  expect(ids.takeRow(3, () => false)).toBe(65_533);
+  expect(ids.takeRow(2, (id) => id === 2)).toBeUndefined();
+  expect(ids.next).toBe(65_536);
+  expect(new PacketIds(1, 3).takeRow(3, () => false)).toBeUndefined();
+});
+
+test("of a run the window admits what it has room for, and always one", () => {
+  const run = { count: 5, frameBytes: () => 40 };
+  const window = new Window(3, 100);
+  expect(window.admitsOf(run)).toBe(2);
+  expect(new Window(3, 1000).admitsOf(run)).toBe(3);
+  expect(new Window(3, 10).admitsOf(run)).toBe(1);
+  window.take(90);
+  expect(window.admitsOf(run)).toBe(0);
 });

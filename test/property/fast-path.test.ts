@@ -1,0 +1,123 @@
+// The fast path gives what the path of each packet gives: one broker that takes runs, one that looks
+// at every packet by itself, and the same random traffic for both.
+
+import fc from "fast-check";
+import { expect, test, vi } from "vitest";
+import { PlainPackets } from "../../src/mqtt/core/plain-packets.ts";
+import type { Properties, Qos } from "../../src/mqtt/index.ts";
+import { BrokerWorld } from "../support/broker-world.ts";
+import { publishing, type RawMqtt, subscribing } from "../support/raw-mqtt.ts";
+
+type Sent = {
+  readonly topic: string;
+  readonly qos: Qos;
+  readonly retain: boolean;
+  readonly dup: boolean;
+  readonly expires: boolean;
+  readonly sizeBytes: number;
+};
+
+/** One write of one publisher. */
+type Step = { readonly from: number; readonly acks: boolean; readonly sent: readonly Sent[] };
+
+const publishers = [{ level: 4 }, { level: 5 }, { level: 5 }] as const;
+
+const plain = fc.record({
+  topic: fc.constantFrom("a/1", "a/1", "a/1", "a/2", "own", "kept", "nobody"),
+  qos: fc.constantFrom<Qos>(0, 1, 1, 1, 1, 2),
+  retain: fc.constantFrom(false, false, false, false, false, true),
+  dup: fc.constantFrom(false, false, false, false, false, true),
+  expires: fc.constantFrom(false, false, false, false, false, true),
+  sizeBytes: fc.constantFrom(0, 3, 3, 3, 200),
+});
+/** Repeats, so that there are runs. */
+const sent = fc
+  .tuple(plain, fc.integer({ min: 1, max: 12 }))
+  .map(([one, times]) => Array.from({ length: times }, () => one));
+const step = fc.record({
+  from: fc.nat(2),
+  acks: fc.boolean(),
+  sent: fc.array(sent, { minLength: 1, maxLength: 5 }).map((parts) => parts.flat()),
+});
+
+type Heard = Record<string, { publishes: string[]; others: string[] }>;
+
+async function play(steps: readonly Step[]): Promise<Heard> {
+  const world = await BrokerWorld.start({
+    sessions: { memoryQueueMax: 30 },
+    settings: { storeQos0: false },
+  });
+  const properties: Properties = { receiveMaximum: 5 };
+  const clients: Record<string, RawMqtt> = {
+    v4: await world.connect("v4", { level: 4, cleanStart: true }),
+    v5: await world.connect("v5", { properties }),
+    named: await world.connect("named"),
+    shared: await world.connect("shared"),
+    durable: await world.connect("durable", { properties: { sessionExpiryS: 100 } }),
+    small: await world.connect("small", { properties: { maximumPacketSize: 100 } }),
+  };
+  clients.v4?.subscribe("a/+");
+  clients.v5?.say(subscribing(["a/1", "#"], { qos: 2 }, 1));
+  clients.named?.say(subscribing(["a/#"], {}, 1, { subscriptionIdentifiers: [7] }));
+  clients.shared?.subscribe("$share/g/a/1");
+  clients.durable?.subscribe("kept");
+  clients.small?.subscribe("#", { qos: 0, retainAsPublished: true });
+  for (const [index, fields] of publishers.entries()) {
+    const name = `p${index}`;
+    const client = await world.connect(name, { ...fields, cleanStart: true });
+    client.autoAck = true;
+    client.subscribe("own", { noLocal: fields.level === 5 && index === 2 });
+    clients[name] = client;
+  }
+  await world.advance();
+  let packetId = 1;
+  for (const [number, { from, acks, sent }] of steps.entries()) {
+    const publisher = clients[`p${from}`] as RawMqtt;
+    for (const name of ["v4", "v5", "named", "shared", "durable"]) {
+      (clients[name] as RawMqtt).autoAck = acks;
+    }
+    const packets = sent.map((one, index) => {
+      const { topic, qos, retain, expires, sizeBytes } = one;
+      const hasProperties = publishers[from]?.level === 5 && expires;
+      return publishing(topic, `${number}.${index}${"x".repeat(sizeBytes)}`, {
+        ...{ qos, retain, dup: one.dup && qos > 0 },
+        ...{
+          id: qos === 0 ? 0 : packetId++,
+          properties: hasProperties ? { messageExpiryS: 9 } : {},
+        },
+      });
+    });
+    publisher.say(...packets);
+    await world.advance(200);
+  }
+  const heard: Heard = {};
+  for (const [name, client] of Object.entries(clients)) {
+    const lines = client.take();
+    const isPublish = (line: string): boolean => line.startsWith("publish ");
+    heard[name] = {
+      publishes: lines.filter(isPublish),
+      others: [...lines.filter((line) => !isPublish(line)), `closed ${client.isClosed}`],
+    };
+  }
+  await world.clock.complete(world.broker.close());
+  return heard;
+}
+
+test("random traffic is answered and delivered alike, in runs and one by one", {
+  timeout: 60_000,
+}, async () => {
+  let runs = 0;
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 8 }), async (steps) => {
+      const counting = vi.spyOn(PlainPackets.prototype, "take");
+      const fast = await play(steps);
+      runs += counting.mock.results.filter(({ value }) => value > 0).length;
+      counting.mockImplementation((_bytes, offset) => offset);
+      const slow = await play(steps);
+      counting.mockRestore();
+      expect(fast).toEqual(slow);
+    }),
+    { numRuns: Number(process.env.FLAGSTONE_FAST_PATH_RUNS ?? 12) },
+  );
+  expect(runs).toBeGreaterThan(0);
+});
