@@ -58,7 +58,7 @@ export function peersTable(lines) {
 
 function tableOf(lines, place) {
   const names = [...new Set(lines.map((line) => line.broker).filter(Boolean))];
-  const title = place === "pinned" ? "Broker on one core, load on the other" : "Both place free";
+  const title = place === "pinned" ? "Broker on one core, load on the other" : "Both cores free";
   const head = `| scenario | ${names.join(" | ")} | asked | met | Flagstone, each | p99 | RSS MiB |`;
   const rows = peerScenarios
     .filter(({ name }) => names.some((broker) => find(lines, name, broker, place)))
@@ -88,6 +88,6 @@ export function peersPlot(lines) {
       name,
       values: names.map((broker) => find(lines, name, broker, place)?.rate),
     }));
-  const title = place === "pinned" ? "messages/s, broker on one core" : "messages/s, free place";
+  const title = place === "pinned" ? "messages/s, broker on one core" : "messages/s, free cores";
   return barPlot({ title, series: names, groups });
 }
