@@ -22,7 +22,7 @@ export type LinkParts = {
   readonly counters: BrokerCounters;
   /** Of a client that takes less than it can say. */
   readonly device: DeviceProfile | undefined;
-  readonly tap: Pick<ConnectionTap, "deliver">;
+  readonly tap: Pick<ConnectionTap, "deliver" | "isWatched">;
   /** Calls back when the pace has room again. */
   readonly paced: (waitMs: number) => void;
 };
@@ -78,8 +78,8 @@ export class ClientLink implements SessionLink {
   }
 
   publishRun(run: MessageRun, count: number, packetIds: Uint16Array): boolean {
-    const { core, output, client, rights, counters, device } = this.#parts;
-    if (!(run instanceof LiveRun) || device !== undefined) return false;
+    const { core, output, client, rights, counters, device, tap } = this.#parts;
+    if (!(run instanceof LiveRun) || device !== undefined || tap.isWatched) return false;
     if (!rights.may("receive", client, run.topic)) return false;
     const { frames } = run;
     const sizeBytes = (frames.starts[count] as number) - frames.start;
