@@ -4,7 +4,7 @@
 //   --only qos1,store     some scenarios     --runs 3      --seconds 2
 //   --cores pinned,free   broker on one core and load on the other, both free, or both
 //   --dir bench-data      a folder on a real disk; tmpfs is refused
-//   --save NAME           keeps NAME.json, NAME.md and NAME.svg in bench/results
+//   --save NAME           keeps the lines, a table and a plot under this name in bench/results
 //   --smoke               every scenario once and small: shows that the bench works, not how fast
 //
 // Brokers take turns run by run. A line holds the median run, all rates, and what that run cost. A

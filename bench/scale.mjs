@@ -3,7 +3,7 @@
 //   --only backlog,topics   some series      --max 1000000   points up to this
 //   --runs 3                the cheapest of so many runs counts
 //   --dir bench-data        a folder on a real disk; tmpfs is refused
-//   --save NAME             keeps NAME.json, NAME.md and NAME-*.svg in bench/results
+//   --save NAME             keeps the lines, tables and plots under this name in bench/results
 //   --smoke                 the first point of each series once: shows that the bench works
 //
 // Cost is CPU of the broker, all its threads, by message handled. Each point has a broker of its own,

@@ -3,13 +3,13 @@
 
 import type { PublishRun } from "../mqtt/index.ts";
 import type { MessageRun } from "../session/index.ts";
-import type { Message } from "./publish-path.ts";
+import type { Ttv } from "../store/index.ts";
 
 export class LiveRun implements MessageRun {
   publisher = "";
   #frames: PublishRun | undefined;
   /** Made when the first target asks for one. */
-  readonly #messages: Array<Message | undefined> = [];
+  readonly #messages: Array<Ttv | undefined> = [];
 
   begin(frames: PublishRun, publisher: string): void {
     this.#frames = frames;
@@ -49,11 +49,11 @@ export class LiveRun implements MessageRun {
     return (starts[index + 1] as number) - (starts[index] as number);
   }
 
-  message(index: number): Message {
+  message(index: number): Ttv {
     const made = this.#messages[index];
     if (made !== undefined) return made;
     const { frames, publisher } = this;
-    const message: Message = {
+    const message: Ttv = {
       topic: frames.topic.text,
       timeUs: 0,
       publisher,
