@@ -1,6 +1,7 @@
 // Reads the PROXY header off a fresh socket, and leaves the socket as if there had never been one.
 
 import type net from "node:net";
+import { plainAddress } from "./ip-address.ts";
 import type { ProxyRules } from "./network.ts";
 import { type ProxyHeader, parseProxyHeader, proxyHeaderBytesMax } from "./proxy-header.ts";
 
@@ -57,9 +58,4 @@ export class ProxyDoor {
     };
     socket.on("data", onData).on("close", leave).on("error", onError);
   }
-}
-
-/** IPv4 as IPv4, also where a socket of both families accepted it. */
-export function plainAddress(address: string): string {
-  return address.startsWith("::ffff:") ? address.slice(7) : address;
 }

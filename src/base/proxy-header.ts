@@ -2,7 +2,9 @@
 // client it speaks for (haproxy.org, proxy-protocol.txt). Pure: bytes in, an address or a fault out.
 //
 // A header never grows beyond `proxyHeaderBytesMax`; a first byte that cannot begin one is a fault
-// at once, so nobody is waited for in vain.
+// at once, so nobody is waited for in vain. Addresses are told in their one plain spelling.
+
+import { isIpv4, plainIpv6 } from "./ip-address.ts";
 
 export const proxyHeaderBytesMax = 4096;
 
@@ -50,19 +52,25 @@ function parseVersion1(bytes: Buffer): ProxyParse {
   const end = bytes.subarray(0, version1BytesMax).indexOf("\r\n");
   if (end < 0) return bytes.length < version1BytesMax ? more : invalid("version 1: no line end");
   const words = bytes.toString("latin1", 0, end).split(" ");
-  const [, family, host, , portText, destinationPort] = words;
+  const [, family, from = "", to = "", fromPort, toPort] = words;
   const length = end + 2;
   if (family === "UNKNOWN") return headerOf(length, undefined);
   if (words.length !== 6 || (family !== "TCP4" && family !== "TCP6")) {
     return invalid("version 1: not TCP4, TCP6 or UNKNOWN with two addresses and two ports");
   }
-  const port = portOf(portText);
-  const isAddress = family === "TCP4" ? isIpv4(host) : isIpv6(host);
-  if (!isAddress || host === undefined || port === undefined) {
+  const plain = family === "TCP4" ? plainIpv4 : plainIpv6;
+  const [host, port] = [plain(from), portOf(fromPort)];
+  if (host === undefined || port === undefined) {
     return invalid("version 1: the source is no address with a port");
   }
-  if (portOf(destinationPort) === undefined) return invalid("version 1: no destination port");
+  if (plain(to) === undefined || portOf(toPort) === undefined) {
+    return invalid("version 1: the destination is no address with a port");
+  }
   return headerOf(length, { host, port });
+}
+
+function plainIpv4(text: string): string | undefined {
+  return isIpv4(text) ? text : undefined;
 }
 
 function headerOf(length: number, source: ProxyHeader["source"], commonName?: string): ProxyHeader {
@@ -73,14 +81,6 @@ function portOf(text: string | undefined): number | undefined {
   if (text === undefined || !/^(0|[1-9]\d{0,4})$/.test(text)) return undefined;
   const port = Number(text);
   return port <= 0xffff ? port : undefined;
-}
-
-function isIpv4(text: string | undefined): boolean {
-  return text !== undefined && /^\d{1,3}(\.\d{1,3}){3}$/.test(text);
-}
-
-function isIpv6(text: string | undefined): boolean {
-  return text?.includes(":") === true && /^[0-9a-fA-F:.]{2,45}$/.test(text);
 }
 
 function parseVersion2(bytes: Buffer): ProxyParse {
@@ -119,7 +119,7 @@ function parseVersion2(bytes: Buffer): ProxyParse {
 
 function ipv6Text(address: Buffer): string {
   const words = Array.from({ length: 8 }, (_, at) => address.readUInt16BE(at * 2).toString(16));
-  return words.join(":");
+  return plainIpv6(words.join(":")) ?? "";
 }
 
 const typeSsl = 0x20;

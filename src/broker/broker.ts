@@ -21,6 +21,7 @@ import { ChunkPool, RunReader } from "../mqtt/index.ts";
 import type { LiveSubscriptions, Sessions, Will, WillPublisher } from "../session/index.ts";
 import type { Store } from "../store/index.ts";
 import { type AccessPort, allowAll, Rights } from "./access.ts";
+import { LoginThrottle, ThrottledAuth } from "./auth/throttle.ts";
 import { ClientDirectory } from "./clients.ts";
 import { ClientConnection, type ConnectionOwner } from "./connection.ts";
 import type { ConnectionParts } from "./connection-parts.ts";
@@ -83,6 +84,7 @@ export class Broker implements ConnectionOwner {
   readonly #connections = new Set<ClientConnection>();
   readonly #admission: Admission;
   readonly #overload: Overload;
+  readonly #throttle: LoginThrottle;
   readonly #hooks: HookRunner | undefined;
   readonly #sys: SysTopics;
   readonly #startedMs: number;
@@ -120,6 +122,7 @@ export class Broker implements ConnectionOwner {
       logger.warn("broker.overload", { level, lagMs: Math.round(lagMs) });
     });
     this.#admission = new Admission(settings, counters, this.#overload, clock.elapsedMs());
+    this.#throttle = new LoginThrottle(settings.throttle, clock, random);
     const flapping = new Flapping(settings.flapping);
     const isSheddingQos0 = () => this.#overload.level === 2;
     this.#startedMs = clock.elapsedMs();
@@ -134,6 +137,7 @@ export class Broker implements ConnectionOwner {
     this.#parts = {
       ...{ settings, clock, random, rights, counters, log, turn, runs, path, sessions },
       ...{ flapping, isSheddingQos0, hooks, sys, tap: this.tap },
+      reservedUser: components.reservedUser,
     };
   }
 
@@ -178,16 +182,17 @@ export class Broker implements ConnectionOwner {
       return nothing;
     }
     this.counters.connectionsAccepted++;
-    const admitted = { transport, terms: this.#hooked(terms), ticket };
+    const admitted = { transport, terms: this.#guarded(terms), ticket };
     const connection = new ClientConnection(this.#parts, this, admitted);
     this.#connections.add(connection);
     return connection;
   }
 
-  #hooked(terms: ListenerTerms): ListenerTerms {
-    if (this.#hooks === undefined) return terms;
-    const { reservedUser } = this.#components;
-    return { ...terms, auth: new HookedAuth(this.#hooks, terms.auth, reservedUser) };
+  /** With what stands before the listener's own methods. */
+  #guarded(terms: ListenerTerms): ListenerTerms {
+    const hooks = this.#hooks;
+    const auth = hooks === undefined ? terms.auth : new HookedAuth(hooks, terms.auth);
+    return { ...terms, auth: new ThrottledAuth(this.#throttle, auth) };
   }
 
   /** A peer's TLS, WebSocket or PROXY header did not do. */

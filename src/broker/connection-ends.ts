@@ -75,5 +75,6 @@ function countServerEnd(
     if (reasonCode === reason.badUserNameOrPassword) counters.clientsBadCredentials++;
     if (reasonCode === reason.notAuthorized) counters.clientsNotAuthorized++;
     if (reasonCode === reason.serverUnavailable) counters.clientsUnavailable++;
+    if (reasonCode === reason.connectionRateExceeded) counters.clientsHeld++;
   }
 }

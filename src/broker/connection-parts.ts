@@ -32,6 +32,8 @@ export type ConnectionParts = {
   readonly hooks: HookRunner | undefined;
   readonly sys: SysTopics;
   readonly tap: Tap;
+  /** A user that nobody may log in as. */
+  readonly reservedUser: string | undefined;
 };
 
 /** What belongs to one connection from its accept on. */

@@ -207,7 +207,7 @@ export class ClientConnection
   // -------------------------------------------------------------- CONNECT
 
   onConnect(packet: ConnectPacket): void {
-    const { settings, random, clock, flapping } = this.#parts;
+    const { settings, random, clock, flapping, reservedUser } = this.#parts;
     const clientId = clientIdOf(packet, random);
     this.client = { clientId, user: undefined };
     this.#tap.connect(packet, this.#terms.name);
@@ -220,7 +220,7 @@ export class ClientConnection
     const { certificate } = this.#transport;
     const { auth, name: listener } = this.#terms;
     const login = new Login(
-      { auth, clock, timers: this.#timers, waitMs: settings.connectWaitMs },
+      { auth, clock, timers: this.#timers, waitMs: settings.connectWaitMs, reservedUser },
       { clientId, userName, password, certificate, remote: this.remote, listener },
       {
         answer: (reasonCode, data) => this.#core.sendAuth(reasonCode, authData(data)),

@@ -16,6 +16,7 @@ export function createBrokerCounters() {
     clientsFlapping: "times that a client id was found to be taken over again and again",
     clientsLoginEnded: "clients let go because their login or its rights had ended",
     clientsNotAuthorized: "CONNECTs refused for want of rights",
+    clientsHeld: "CONNECTs refused unseen because too many before them had been wrong",
     clientsUnavailable: "CONNECTs refused because the session could not be opened",
     connectTimeouts: "connections closed because no complete CONNECT came in time",
     disconnects: "connections ended by the client's DISCONNECT",

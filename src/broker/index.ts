@@ -13,6 +13,7 @@ export {
 } from "./auth/chain.ts";
 export { HttpMethod } from "./auth/http-method.ts";
 export {
+  holdsSecretKeys,
   type JwtKeys,
   JwtMethod,
   type JwtRules,

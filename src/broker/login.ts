@@ -15,6 +15,7 @@ import type {
   LoginRequest,
   Verdict,
 } from "./auth/types.ts";
+import { userFault } from "./auth/user-name.ts";
 import type { ConnectionTimers } from "./connection-timers.ts";
 import { waitFor } from "./waiting.ts";
 
@@ -34,6 +35,8 @@ export type LoginParts = {
   readonly timers: ConnectionTimers;
   /** For the answer of a method to one question. */
   readonly waitMs: number;
+  /** A user that nobody may log in as, whatever a method says: the program's own. */
+  readonly reservedUser: string | undefined;
 };
 
 export interface LoginOwner {
@@ -113,7 +116,8 @@ export class Login {
         } else if (step.kind === "done") {
           this.#finish({ kind: "in", identity: step.identity, data: step.data });
         } else {
-          this.#refuse(reason.notAuthorized, step.why);
+          const isHeld = step.kind === "held";
+          this.#refuse(isHeld ? reason.connectionRateExceeded : reason.notAuthorized, step.why);
         }
       },
     );
@@ -126,6 +130,9 @@ export class Login {
         return;
       case "unavailable":
         this.#refuse(reason.serverUnavailable, verdict.why);
+        return;
+      case "held":
+        this.#refuse(reason.connectionRateExceeded, verdict.why);
         return;
       case "deny":
         this.#refuse(this.#denialReason(), verdict.why);
@@ -166,8 +173,9 @@ export class Login {
     this.#finish({ kind: "refused", reasonCode, why });
   }
 
-  #finish(outcome: LoginOutcome): void {
+  #finish(decided: LoginOutcome): void {
     this.#exchange = undefined;
+    const outcome = decided.kind === "in" ? this.#checked(decided) : decided;
     const before = this.#identity;
     if (before === undefined) {
       if (outcome.kind === "in") this.#keep(outcome.identity);
@@ -180,6 +188,17 @@ export class Login {
       this.#keep(outcome.identity);
       this.#owner.answer(reason.success, outcome.data);
     }
+  }
+
+  /** Tokens, certificates and services tell names that no file or store would take. */
+  #checked(outcome: Extract<LoginOutcome, { kind: "in" }>): LoginOutcome {
+    const { user } = outcome.identity;
+    if (user === undefined) return outcome;
+    const isReserved = user === this.#parts.reservedUser;
+    const fault = isReserved ? "it is the program's own" : userFault(user);
+    if (fault === undefined) return outcome;
+    const why = `the user name of ${outcome.identity.method} cannot be used: ${fault}`;
+    return { kind: "refused", reasonCode: this.#denialReason(), why };
   }
 
   #keep(identity: Identity): void {

@@ -6,6 +6,7 @@ import {
   type ServerConnectionSettings,
   serverConnectionSettingsDefault,
 } from "../mqtt/index.ts";
+import { type ThrottleSettings, throttleSettingsDefault } from "./auth/throttle.ts";
 import type { DeviceProfile } from "./limits/devices.ts";
 import { type FlappingSettings, flappingSettingsDefault } from "./limits/flapping.ts";
 import type { OverloadSettings } from "./limits/overload.ts";
@@ -47,6 +48,8 @@ export type BrokerSettings = {
   readonly bytesPerSPerAddress: number;
   /** At the brim new connections are shed, then QoS 0. */
   readonly overload: OverloadSettings;
+  /** Wrong logins after which further ones are refused unseen for a while. */
+  readonly throttle: ThrottleSettings;
   /** Takeovers of one client id that are told, and slowed down. */
   readonly flapping: FlappingSettings;
   /** How long the CONNECT of an id that flaps waits. */
@@ -99,6 +102,7 @@ export const brokerSettingsDefault: BrokerSettings = {
   messagesPerSPerAddress: Number.POSITIVE_INFINITY,
   bytesPerSPerAddress: Number.POSITIVE_INFINITY,
   overload: { lagMsMax: 1000, memoryBytesMax: Number.POSITIVE_INFINITY },
+  throttle: throttleSettingsDefault,
   flapping: flappingSettingsDefault,
   flappingDelayMs: 1000,
   devices: [],

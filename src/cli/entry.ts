@@ -8,6 +8,11 @@ import { exitCodes } from "./exit-codes.ts";
 import { runCli } from "./program.ts";
 import { reportError } from "./report.ts";
 
+// Secrets may stand in flags, and everybody on a machine sees the command lines of all.
+process.title = ["flagstone", ...(process.argv[2]?.match(/^[a-z]+$/) ?? [])].join(" ");
+// Not all that LevelDB makes asks for a mode: what is stored is nobody else's business.
+process.umask(0o077);
+
 let needsReader = true;
 
 const io: Io = {

@@ -36,7 +36,10 @@ export type Components = {
 };
 
 /** Users, keys and rules of a running node. */
-export type SecurityFace = Pick<Security, "users" | "rules" | "replaceRules" | "reload">;
+export type SecurityFace = Pick<
+  Security,
+  "users" | "rules" | "replaceRules" | "reload" | "certificates"
+>;
 
 export type AssembleContext = {
   readonly settings: Settings;

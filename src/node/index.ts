@@ -14,7 +14,13 @@ export type { AdminAddress } from "./admin/operator.ts";
 export type { BoundListener, Components, SecurityFace } from "./assemble.ts";
 export { address, type BannerFacts, bannerLines } from "./banner.ts";
 export type { ConfigChange } from "./config/changes.ts";
-export { type Config, type ConfigSources, createSettings, readConfig } from "./config/config.ts";
+export {
+  type Config,
+  type ConfigSources,
+  createSettings,
+  readConfig,
+  secretFilesOf,
+} from "./config/config.ts";
 export type { Environment } from "./config/environment.ts";
 export { openConfigFile, readSecretFile } from "./config/files.ts";
 export { configurationSchema, formatSchema } from "./config/json-schema.ts";
@@ -43,5 +49,6 @@ export { configErrors, nodeErrors } from "./errors.ts";
 export { startNode } from "./local.ts";
 export { createLineWriter, createLogger, type LogLevel, type NodeLogger } from "./logger.ts";
 export type { RunningNode } from "./node.ts";
+export { warnWhenOpen } from "./security/files.ts";
 export { type SignalSource, type StopSignal, watchSignals } from "./signals.ts";
 export { version } from "./version.ts";

@@ -72,7 +72,6 @@ async function openListener(
   const listener = closer.own(await listen(name, at, optionsOf(settings, own, material)));
   if (type === "unix") await fs.chmod(path, socketMode);
   if (material !== undefined) {
-    certificates.noteExpiry(name, material);
     await certificates.watch(name, tls, material, (next) => listener.setTls?.(next));
   }
   const real = "port" in listener.address ? listener.address.port : 0;

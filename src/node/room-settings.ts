@@ -112,6 +112,7 @@ function databaseSpec(name: string, database: Settings["databases"][string]): Da
 export function sessionSettings({ mqtt, sessions }: Settings): SessionSettings {
   return {
     ...sessionSettingsDefault,
+    sessionsPerUserMax: sessions.perUserMax,
     takeoverWaitMs: sessions.takeoverWaitMs,
     backlogMax: sessions.backlogMax,
     sharedStrategy: sessions.sharedStrategy,
@@ -184,6 +185,11 @@ export function brokerSettings({ mqtt, protection, devices }: Settings): BrokerS
     messagesPerSPerAddress: protection.messageRatePerAddress,
     bytesPerSPerAddress: protection.byteRatePerAddressBytes,
     overload: { lagMsMax: protection.overloadLagMs, memoryBytesMax: protection.memoryBytesMax },
+    throttle: {
+      ...brokerSettingsDefault.throttle,
+      failedPerNameMax: protection.failedLogins,
+      failedPerAddressMax: protection.failedLoginsPerAddress,
+    },
     flapping: {
       ...brokerSettingsDefault.flapping,
       takeoversMax: protection.flappingTakeovers,

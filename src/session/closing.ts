@@ -127,7 +127,7 @@ export class Closing {
     will: Will | undefined,
   ): Promise<void> {
     const { timeline, wills, armed, context } = this.#options;
-    const { clientId, keys } = session;
+    const { clientId, user, keys } = session;
     const closedUs = timeline.nowUs();
     const isDueNow = will !== undefined && will.delayS === 0;
     const fire = isDueNow ? wills.mark(session, session.epoch, will) : undefined;
@@ -138,7 +138,7 @@ export class Closing {
       { key: keys.closed, value: encodeClosed({ closedUs, expiryS, dueUs: nextUs }) },
       {
         key: keys.due(nextUs),
-        value: encodeDue({ clientId, incarnation, ...session.closedState }),
+        value: encodeDue({ clientId, user, incarnation, ...session.closedState }),
       },
       deleteKey(keys.live),
       ...(waits ? [] : [deleteKey(keys.will)]),
@@ -157,7 +157,7 @@ export class Closing {
     const { wills, armed, context } = this.#options;
     const { keys, claim, epoch, incarnation, cursor, dropped } = stored;
     const state = { cursor, inFlight: stored.inFlight.length, dropped };
-    const { clientId } = claim;
+    const { clientId, user } = claim;
     let marked: MarkedWill | undefined;
     const writes: MapWrite[] = [];
     if (dueWill !== undefined) {
@@ -170,7 +170,7 @@ export class Closing {
     if (stored.closed !== undefined) writes.push(deleteKey(keys.due(stored.closed.dueUs)));
     writes.push(
       { key: keys.closed, value: encodeClosed({ ...close, dueUs: nextUs }) },
-      { key: keys.due(nextUs), value: encodeDue({ clientId, incarnation, ...state }) },
+      { key: keys.due(nextUs), value: encodeDue({ clientId, user, incarnation, ...state }) },
       deleteKey(keys.live),
     );
     await this.#writer(clientId).write(() => guarded(keys, epoch, writes));

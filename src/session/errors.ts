@@ -9,6 +9,12 @@ export const sessionErrors = defineErrors({
     message: "the session of client {clientId} belongs to another user",
     help: "Give the client an id of its own, or end the other user's session first.",
   },
+  userFull: {
+    code: "SESSION_USER_FULL",
+    kind: "limit",
+    message: "user {user} has {max} durable sessions already, as many as sessions.perUserMax lets",
+    help: "End some of them, give clients other users, or raise sessions.perUserMax.",
+  },
   stopped: {
     code: "SESSION_STOPPED",
     kind: "closed",

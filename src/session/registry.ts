@@ -57,6 +57,7 @@ import {
 import { Timeline } from "./timeline.ts";
 import { SessionTimers } from "./timers.ts";
 import { Turnstile } from "./turnstile.ts";
+import { UserLimit } from "./user-limit.ts";
 import { type MarkedWill, WillFirer } from "./wills.ts";
 
 export type SessionComponents = {
@@ -88,6 +89,7 @@ export class SessionRegistry implements Sessions {
   readonly #groups: SharedGroups;
   readonly #closing: Closing;
   readonly #timers: SessionTimers;
+  readonly #userLimit: UserLimit;
   readonly #active = new Map<string, Attached>();
   readonly #checkpointers = new Map<MapShard, Checkpointer>();
   readonly #phase: (name: string) => void;
@@ -98,6 +100,7 @@ export class SessionRegistry implements Sessions {
     const { store, clock, logger, live, wills } = components;
     this.counters = createSessionCounters();
     this.#phase = components.phase ?? (() => undefined);
+    this.#userLimit = new UserLimit(settings.sessionsPerUserMax, this.#table, this.counters);
     this.#timeline = new Timeline(clock, settings.restartGraceMs);
     const retained = new RetainedStore(store, {
       nowUs: () => clock.wallUs(),
@@ -181,12 +184,12 @@ export class SessionRegistry implements Sessions {
     await eachEntry(shard, livePrefix, ({ value }) => {
       this.#durableCount++;
       const record = this.#readable(() => decodeLive(value));
-      if (record !== undefined) this.#table.load(record.clientId, undefined);
+      if (record !== undefined) this.#table.load(record.clientId, record.user, undefined);
     });
     await eachEntry(shard, duePrefix, ({ value }) => {
       this.#durableCount++;
       const record = this.#readable(() => decodeDue(value));
-      if (record !== undefined) this.#table.load(record.clientId, record);
+      if (record !== undefined) this.#table.load(record.clientId, record.user, record);
     });
   }
 
@@ -314,14 +317,22 @@ export class SessionRegistry implements Sessions {
       if (stored === undefined) marked = unstoredWill(active);
     }
     this.#active.set(request.clientId, session);
-    if (session.durable) this.#table.connected(request.clientId, session);
+    if (session.durable) this.#table.connected(request.clientId, request.user, session);
     if (active !== undefined) this.#phase("takeover.claimed");
     active?.endLink(sessionTakenOver);
     if (marked !== undefined) await this.#wills.publish(marked);
     return { session, sessionPresent: present };
   }
 
-  async #create(request: ConnectRequest, link: SessionLink): Promise<DurableSession> {
+  #create(request: ConnectRequest, link: SessionLink): Promise<DurableSession> {
+    return this.#userLimit.within(request.user, async () => {
+      const session = await this.#make(request, link);
+      this.#table.connected(request.clientId, request.user, session);
+      return session;
+    });
+  }
+
+  async #make(request: ConnectRequest, link: SessionLink): Promise<DurableSession> {
     const keys = sessionKeys(request.clientId);
     const claim = this.#claimRecord(request, 0);
     const cursor = this.#context.store.tail();
@@ -407,9 +418,9 @@ export class SessionRegistry implements Sessions {
   }
 
   #ownerWrites(request: ConnectRequest): MapWrite[] {
-    const { clientId, will } = request;
+    const { clientId, user, will } = request;
     const keys = sessionKeys(clientId);
-    const live = encodeLive({ clientId, bootUs: this.#timeline.startedUs });
+    const live = encodeLive({ clientId, user, bootUs: this.#timeline.startedUs });
     return [
       { key: keys.live, value: live },
       { key: keys.will, value: will === undefined ? undefined : encodeWill(will) },

@@ -17,6 +17,8 @@ export type SessionSettings = {
   readonly inflightBytesMax: number;
   /** Filters of one client: each costs memory while the client is away. */
   readonly subscriptionsMax: number;
+  /** Durable sessions of one user, and of all anonymous clients together; beyond: refused. */
+  readonly sessionsPerUserMax: number;
   /** A takeover waits so long for the last write of the old connection. */
   readonly takeoverWaitMs: number;
   /** Messages that wait for an absent client: the newest are kept at its return. */
@@ -53,6 +55,8 @@ export const sessionSettingsDefault: SessionSettings = {
   inflightMax: 1000,
   inflightBytesMax: 1024 * 1024,
   subscriptionsMax: 1000,
+  // As many as connections: one user for a whole fleet is usual.
+  sessionsPerUserMax: 100_000,
   takeoverWaitMs: 2000,
   backlogMax: Number.POSITIVE_INFINITY,
   sharedStrategy: "round_robin",
@@ -80,6 +84,7 @@ export function createSessionCounters() {
     sessionsExpired: "durable sessions removed because their expiry passed",
     sessionsRemoved: "durable sessions removed, for whatever reason",
     usersRefused: "connections refused because the client id belongs to another user",
+    sessionsOfUserFull: "durable sessions not made because their user has too many",
     delivered: "messages handed to connections",
     resent: "messages sent again after a reconnect",
     expiredDropped: "messages dropped because their expiry had passed",

@@ -220,7 +220,8 @@ export function readableFilter(value: Uint8Array): string | undefined {
 async function markRemoving(writer: StateWriter, session: StoredSession): Promise<number> {
   const { keys, claim, closed, incarnation } = session;
   const state = { cursor: session.cursor, inFlight: session.inFlight.length, dropped: 0 };
-  const due = encodeDue({ clientId: claim.clientId, incarnation, ...state });
+  const { clientId, user } = claim;
+  const due = encodeDue({ clientId, user, incarnation, ...state });
   return writer.write(() => {
     const writes: MapWrite[] = [deleteKey(keys.live)];
     if (closed !== undefined) writes.push(deleteKey(keys.due(closed.dueUs)));

@@ -7,7 +7,13 @@
 //   await world.advance();
 //   expect(s.take()).toEqual(["suback #1 0x01"]);
 
-import { type LogFields, SeededRandom, type SimClock, SimNetwork } from "../../src/base/index.ts";
+import {
+  type Clock,
+  type LogFields,
+  SeededRandom,
+  type SimClock,
+  SimNetwork,
+} from "../../src/base/index.ts";
 import {
   type AccessPort,
   AuthChain,
@@ -42,6 +48,8 @@ export type BrokerWorldOptions = {
   readonly auth?: AuthPort;
   readonly limits?: Partial<ListenerLimits>;
   readonly memoryBytes?: () => number;
+  /** How late the broker's timers are: an event loop that has too much to do. */
+  readonly lagMs?: () => number;
   readonly seed?: number | string;
 };
 
@@ -135,9 +143,9 @@ export class BrokerWorld {
 
   async #open(): Promise<void> {
     const life = await this.lives.open();
-    const { clock } = life;
+    const { settings, mqtt, sessions, access, memoryBytes, lagMs } = this.#options;
+    const clock = lagMs === undefined ? life.clock : lateClock(life.clock, lagMs);
     const store = new ControlledStore(life.store, clock);
-    const { settings, mqtt, sessions, access, memoryBytes } = this.#options;
     const note = (event: string, fields: LogFields = {}): void => {
       this.logged.push({ event, fields });
     };
@@ -174,4 +182,13 @@ export class BrokerWorld {
     );
     if ("port" in listener.address) this.port = listener.address.port;
   }
+}
+
+function lateClock(clock: Clock, lagMs: () => number): Clock {
+  return {
+    wallUs: () => clock.wallUs(),
+    elapsedMs: () => clock.elapsedMs(),
+    schedule: (delayMs, task) => clock.schedule(delayMs + lagMs(), task),
+    soon: (task) => clock.soon(task),
+  };
 }

@@ -107,6 +107,8 @@ export function hasPlaceholder({ filter }: Grant): boolean {
 
 /** Answers remembered for each client; all are forgotten when one more comes. */
 const answersMax = 64;
+/** Longer topics are asked about each time: clients choose them, and would choose our memory. */
+const rememberedLengthMax = 256;
 const shift: Readonly<Record<AccessAction, number>> = { publish: 0, receive: 2, subscribe: 4 };
 const known = 1;
 const allowed = 2;
@@ -126,6 +128,7 @@ export class ClientRules {
     const mine = bits >>> shift[action];
     if ((mine & known) !== 0) return (mine & allowed) !== 0;
     const answer = this.#decide(action, topic) === "allow";
+    if (topic.length > rememberedLengthMax) return answer;
     if (this.#answers.size >= answersMax) this.#answers.clear();
     this.#answers.set(topic, bits | ((known | (answer ? allowed : 0)) << shift[action]));
     return answer;

@@ -34,6 +34,12 @@ export function keysOfJwks(text: string): JwtKeys {
   return jose.createLocalJWKSet(set);
 }
 
+/** Whether a key set holds what only its owner may know: shared keys, or private ones. */
+export function holdsSecretKeys(text: string): boolean {
+  const { keys = [] } = JSON.parse(text) as Partial<jose.JSONWebKeySet>;
+  return keys.some((key) => key.k !== undefined || key.d !== undefined);
+}
+
 /** A shared secret (HS256 and the like). @throws Error when it is too short to be one. */
 export function keysOfSecret(secret: string): JwtKeys {
   const bytes = Buffer.from(secret, "utf8");

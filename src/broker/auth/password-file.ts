@@ -6,11 +6,11 @@
 
 import { brokerErrors } from "../errors.ts";
 import { parsePasswordHash } from "./password-hash.ts";
+import { userFault } from "./user-name.ts";
 
 /** Users by name with the text of their hash. */
 export type UserTable = ReadonlyMap<string, string>;
 
-export const userNameBytesMax = 1024;
 const fileBytesMax = 64 * 1024 * 1024;
 
 /** @throws BROKER_USERS_INVALID with the number of the first line that is wrong. */
@@ -54,12 +54,7 @@ export function editPasswordFile(text: string, name: string, hash: string | unde
 
 /** Why a text cannot be the name of a user in a table. */
 export function userNameFault(name: string): string | undefined {
-  if (name === "") return "the name is empty";
-  if (Buffer.byteLength(name) > userNameBytesMax) return "the name is longer than 1,024 bytes";
-  if (/[\p{Cc}:]/u.test(name)) {
-    return "the name has a control character or a colon";
-  }
-  return undefined;
+  return userFault(name) ?? (name.includes(":") ? "the name has a colon" : undefined);
 }
 
 function invalid(line: number, reason: string): Error {

@@ -35,7 +35,9 @@ export type Verdict =
   /** Not a matter of this method. */
   | { readonly kind: "ignore" }
   /** Cannot be decided now: refused, and may be tried again. */
-  | { readonly kind: "unavailable"; readonly why: string };
+  | { readonly kind: "unavailable"; readonly why: string }
+  /** Not looked at: too many before it were wrong. No method says so. */
+  | { readonly kind: "held"; readonly why: string };
 
 export interface AuthMethod {
   readonly name: string;
@@ -47,7 +49,8 @@ export interface AuthMethod {
 export type ExchangeStep =
   | { readonly kind: "continue"; readonly data: Buffer }
   | { readonly kind: "done"; readonly identity: Identity; readonly data: Buffer | undefined }
-  | { readonly kind: "failed"; readonly why: string };
+  | { readonly kind: "failed"; readonly why: string }
+  | { readonly kind: "held"; readonly why: string };
 
 /** One run of an exchange. `step` is called once for each AUTH of the client, one at a time. */
 export interface Exchange {

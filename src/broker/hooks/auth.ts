@@ -17,13 +17,10 @@ const method = "hook";
 export class HookedAuth implements AuthPort {
   readonly #hooks: HookRunner;
   readonly #inner: AuthPort;
-  /** User names that only the program itself has. */
-  readonly #reservedUser: string | undefined;
 
-  constructor(hooks: HookRunner, inner: AuthPort, reservedUser: string | undefined) {
+  constructor(hooks: HookRunner, inner: AuthPort) {
     this.#hooks = hooks;
     this.#inner = inner;
-    this.#reservedUser = reservedUser;
   }
 
   authenticate(request: LoginRequest): Verdict | Promise<Verdict> {
@@ -61,10 +58,7 @@ export class HookedAuth implements AuthPort {
     if ("refusal" in decided) return refusalVerdict(decided);
     const { value } = decided;
     if (value.kind === "next") return this.#inner.authenticate(request);
-    const { user } = value;
-    if (user !== undefined && user === this.#reservedUser)
-      return { kind: "deny", why: "a reserved user name" };
-    return { kind: "allow", identity: { user, method } };
+    return { kind: "allow", identity: { user: value.user, method } };
   }
 }
 

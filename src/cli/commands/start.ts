@@ -12,8 +12,10 @@ import {
   type RunningNode,
   type Settings,
   type StopSignal,
+  secretFilesOf,
   startNode,
   version,
+  warnWhenOpen,
   watchSignals,
 } from "../../node/index.ts";
 import type { Command, CommandInput, Io } from "../command.ts";
@@ -37,6 +39,7 @@ export const start: Command = {
     const read = (): Config => configOf(input);
     const apply = ({ logger: { level } }: Settings): void => logger.setLevel(level);
     const configuration = new RunningConfiguration(config, { read, apply, logger });
+    for (const file of secretFilesOf(config)) await warnWhenOpen(file, "secret", logger);
     try {
       const hooks = phase === undefined ? {} : { phase };
       return await runNode(config.settings, { logger, configuration, ...hooks }, input);

@@ -100,6 +100,8 @@ const returnCodes = new Map<ReasonCode, number>([
   [reason.serverBusy, 3],
   [reason.useAnotherServer, 3],
   [reason.serverMoved, 3],
+  [reason.quotaExceeded, 3],
+  [reason.connectionRateExceeded, 3],
   [reason.badUserNameOrPassword, 4],
   [reason.notAuthorized, 5],
   [reason.banned, 5],

@@ -47,7 +47,7 @@ function ownMessage(message: OutgoingMessage): Parameters<Broker["publish"]>[0] 
   const { topic, payload, qos, retain, messageExpiryS } = message;
   const { contentType, responseTopic, userProperties } = message;
   const properties: Properties = {
-    ...(messageExpiryS === undefined ? {} : { messageExpiryInterval: messageExpiryS }),
+    ...(messageExpiryS === undefined ? {} : { messageExpiryS }),
     ...(contentType === undefined ? {} : { contentType }),
     ...(responseTopic === undefined ? {} : { responseTopic }),
     ...(userProperties.length === 0

@@ -39,6 +39,14 @@ export function readConfig(sources: ConfigSources): Config {
   return finish(resolved, faults);
 }
 
+/** Files in which somebody has written a secret: nobody else should be able to read them. */
+export function secretFilesOf({ effective }: Config): string[] {
+  const files = [...effective.values()].flatMap(({ field, value, place }) =>
+    field.kind === "secret" && value !== "" && place.kind === "file" ? [place.file] : [],
+  );
+  return [...new Set(files)];
+}
+
 /**
  * Settings from a plain object in the shape of the file, for embedding programs:
  * `createSettings({ data: { dir: "./data" }, mqtt: { publishWait: "5s" } })`.

@@ -1,7 +1,7 @@
 // Rules between the keys of listeners, authentication and authorisation. The strictest of them: what
 // other machines can reach is not served without a word on who may enter.
 
-import net from "node:net";
+import { isIpv4, plainIpv6 } from "../../base/index.ts";
 import { quote } from "./fault.ts";
 import type { Settings } from "./keys.ts";
 
@@ -14,7 +14,7 @@ const methods = ["certificate", "jwt", "password_file", "users", "http", "anonym
 const sources = ["rule_file", "rules", "login"];
 
 export function isLoopback(host: string): boolean {
-  return host === "localhost" || host === "::1" || /^127(\.\d{1,3}){3}$/.test(host);
+  return host === "localhost" || host === "::1" || (host.startsWith("127.") && isIpv4(host));
 }
 
 /** The methods that a listener asks; empty: only what is safe without any. */
@@ -130,9 +130,10 @@ export type NetworkRange = { readonly address: string; readonly prefix: number }
 
 /** `10.0.0.7`, `10.1.0.0/16`, `2001:db8::/32`. */
 export function networkOf(text: string): NetworkRange | undefined {
-  const [address = "", prefixText] = text.split("/", 2);
-  const bits = net.isIPv4(address) ? 32 : net.isIPv6(address) ? 128 : 0;
-  const prefix = prefixText === undefined ? bits : Number(prefixText);
-  const isPrefix = prefixText === undefined || /^\d{1,3}$/.test(prefixText);
-  return bits > 0 && isPrefix && prefix <= bits ? { address, prefix } : undefined;
+  const slash = text.indexOf("/");
+  const address = slash < 0 ? text : text.slice(0, slash);
+  const bits = isIpv4(address) ? 32 : plainIpv6(address) === undefined ? 0 : 128;
+  const prefixText = slash < 0 ? `${bits}` : text.slice(slash + 1);
+  const prefix = /^(0|[1-9]\d{0,2})$/.test(prefixText) ? Number(prefixText) : bits + 1;
+  return bits > 0 && prefix <= bits ? { address, prefix } : undefined;
 }

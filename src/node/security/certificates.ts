@@ -1,5 +1,6 @@
 // Certificates of listeners, read again by content: a pair that has changed on disk is used for new
-// handshakes within seconds, one that does not fit is told once and changes nothing.
+// handshakes within seconds, one that does not fit is told once and changes nothing. One that ends soon
+// is told once a day.
 
 import { createHash, X509Certificate } from "node:crypto";
 import {
@@ -23,7 +24,19 @@ type Watched = {
   readonly set: SetTls;
   /** Of the last material that was tried, good or bad. */
   digest: string;
+  /** Of the material in use. */
+  expiresMs: number;
 };
+
+export type ListenerCertificate = {
+  readonly listener: string;
+  /** Wall clock: the first end of a certificate in its chain. */
+  readonly expiresMs: number;
+};
+
+/** A fortnight: time for whoever renews by hand; those that renew by themselves are done by then. */
+export const certificateWarnMs = 14 * 24 * 3600 * 1000;
+const dayMs = 24 * 3600 * 1000;
 
 /** @throws NODE_SECURITY_FILE_UNREADABLE. */
 export async function readMaterial(tls: Tls): Promise<TlsMaterial> {
@@ -36,6 +49,8 @@ export class CertificateWatch {
   readonly #clock: Clock;
   readonly #logger: Logger;
   readonly #watched: Watched[] = [];
+  /** When an end was told last, by listener. */
+  readonly #toldMs = new Map<string, number>();
   #cancel: Cancel | undefined;
   #isClosed = false;
 
@@ -45,16 +60,19 @@ export class CertificateWatch {
   }
 
   async watch(name: string, tls: Tls, material: TlsMaterial, set: SetTls): Promise<void> {
-    this.#watched.push({ name, tls, set, digest: digestOf(material) });
-    await warnWhenOpen(tls.key, this.#logger);
+    const expiresMs = expiryOf(material);
+    this.#watched.push({ name, tls, set, digest: digestOf(material), expiresMs });
+    this.#tellExpiry();
+    await warnWhenOpen(tls.key, "secret", this.#logger);
+    for (const path of [tls.cert, tls.clientCa]) {
+      if (path !== "") await warnWhenOpen(path, "public", this.#logger);
+    }
     this.#cancel ??= this.#later();
   }
 
-  /** When the certificate that is used expires, by listener; for metrics and alarms. */
-  readonly expiresMs = new Map<string, number>();
-
-  noteExpiry(name: string, { cert }: TlsMaterial): void {
-    this.expiresMs.set(name, Date.parse(new X509Certificate(cert).validTo));
+  /** The certificates in use, for metrics and alarms. */
+  list(): readonly ListenerCertificate[] {
+    return this.#watched.map(({ name, expiresMs }) => ({ listener: name, expiresMs }));
   }
 
   /** Looks at all files now; the result names the listeners whose certificate has changed. */
@@ -62,6 +80,7 @@ export class CertificateWatch {
     const changed: string[] = [];
     for (const watched of this.#watched)
       if (await this.#lookAt(watched)) changed.push(watched.name);
+    this.#tellExpiry();
     return changed;
   }
 
@@ -78,7 +97,7 @@ export class CertificateWatch {
       if (digest === watched.digest) return false;
       watched.digest = digest;
       set(material);
-      this.noteExpiry(name, material);
+      watched.expiresMs = expiryOf(material);
       this.#logger.info("node.certificate_changed", { listener: name });
       return true;
     } catch (error) {
@@ -90,6 +109,17 @@ export class CertificateWatch {
     }
   }
 
+  #tellExpiry(): void {
+    const nowMs = this.#clock.wallUs() / 1000;
+    for (const { name, expiresMs } of this.#watched) {
+      if (expiresMs - nowMs >= certificateWarnMs) continue;
+      if (Math.abs(nowMs - (this.#toldMs.get(name) ?? 0)) < dayMs) continue;
+      this.#toldMs.set(name, nowMs);
+      const event = expiresMs <= nowMs ? "node.certificate_expired" : "node.certificate_expires";
+      this.#logger.warn(event, { listener: name, at: new Date(expiresMs).toISOString() });
+    }
+  }
+
   #later(): Cancel {
     return this.#clock.schedule(lookMs, () => {
       const done = (): void => {
@@ -98,6 +128,14 @@ export class CertificateWatch {
       this.look().then(done, done);
     });
   }
+}
+
+const pem = /-----BEGIN ([A-Z ]*)CERTIFICATE-----[^-]+-----END \1CERTIFICATE-----/g;
+
+/** A chain is as good as the certificate in it that ends first. */
+function expiryOf({ cert }: TlsMaterial): number {
+  const ends = (cert.match(pem) ?? []).map((one) => Date.parse(new X509Certificate(one).validTo));
+  return Math.min(...ends);
 }
 
 function digestOf({ cert, key, ca }: TlsMaterial): string {

@@ -7,6 +7,7 @@ import { nodeErrors } from "../errors.ts";
 
 const bytesMax = 64 * 1024 * 1024;
 const othersMayRead = 0o004;
+const othersMayWrite = 0o002;
 
 /** @throws NODE_SECURITY_FILE_UNREADABLE. */
 export async function readSecurityFile(path: string): Promise<string> {
@@ -31,12 +32,25 @@ export async function readLines(path: string): Promise<string> {
   throw nodeErrors.securityFileUnreadable({ path, reason });
 }
 
-/** Says so when everybody on the machine can read a secret. */
-export async function warnWhenOpen(path: string, logger: Logger): Promise<void> {
+/** Says so when everybody on the machine can read a secret, or change what decides who may enter. */
+export async function warnWhenOpen(
+  path: string,
+  kind: "secret" | "public",
+  logger: Logger,
+): Promise<void> {
   try {
     const { mode } = await fs.stat(path);
-    if ((mode & othersMayRead) !== 0) logger.warn("node.secret_file_open", { path });
+    if (kind === "secret" && (mode & othersMayRead) !== 0) {
+      logger.warn("node.secret_file_open", { path, mode: modeText(mode) });
+    }
+    if ((mode & othersMayWrite) !== 0) {
+      logger.warn("node.security_file_writable", { path, mode: modeText(mode) });
+    }
   } catch {
     // Reading it says what is wrong.
   }
+}
+
+function modeText(mode: number): string {
+  return `0${(mode & 0o777).toString(8)}`;
 }

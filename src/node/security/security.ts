@@ -12,6 +12,7 @@ import {
   type ExchangeMethod,
   everybody,
   HttpMethod,
+  holdsSecretKeys,
   JwtMethod,
   type ListenerTerms,
   PasswordVerifier,
@@ -31,7 +32,7 @@ import type { MapShard } from "../../store/index.ts";
 import type { Settings } from "../config/keys.ts";
 import { chainOf } from "../config/security-rules.ts";
 import { CertificateWatch } from "./certificates.ts";
-import { readLines, warnWhenOpen } from "./files.ts";
+import { readLines, readSecurityFile, warnWhenOpen } from "./files.ts";
 import { request } from "./http.ts";
 import { openTokenKeys, type TokenKeys } from "./keys.ts";
 
@@ -95,8 +96,8 @@ export class Security {
     if (this.#asks("jwt")) {
       this.#tokenKeys = await openTokenKeys(authentication.jwt, clock, logger);
     }
-    if (this.#asks("password_file")) await warnWhenOpen(authentication.passwordFile, logger);
     await this.#readFiles();
+    await this.#warnOfOpenFiles();
   }
 
   /** Called when somebody may have lost the right to be connected. */
@@ -116,6 +117,7 @@ export class Security {
       this.#components.logger.error("node.security_kept", { reason: toError(error).message });
       throw error;
     }
+    await this.#warnOfOpenFiles();
     await this.certificates.look();
     this.#recheck();
   }
@@ -156,6 +158,22 @@ export class Security {
     if (rules !== undefined) this.#ruleAccess?.setRules("rule_file", rules);
     if (authorization.sources.includes("rules")) {
       this.#ruleAccess?.setRules("rules", this.rules.rules);
+    }
+  }
+
+  async #warnOfOpenFiles(): Promise<void> {
+    const { authentication, authorization } = this.#settings;
+    const { logger } = this.#components;
+    const { jwksFile } = authentication.jwt;
+    if (this.#asks("password_file")) {
+      await warnWhenOpen(authentication.passwordFile, "secret", logger);
+    }
+    if (this.#asks("jwt") && jwksFile !== "") {
+      const isSecret = holdsSecretKeys(await readSecurityFile(jwksFile));
+      await warnWhenOpen(jwksFile, isSecret ? "secret" : "public", logger);
+    }
+    if (authorization.sources.includes("rule_file")) {
+      await warnWhenOpen(authorization.ruleFile, "public", logger);
     }
   }
 

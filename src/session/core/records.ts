@@ -9,6 +9,8 @@ import type { Qos, Subscription, Will } from "../api.ts";
 import { sessionErrors } from "../errors.ts";
 
 const version = 1;
+/** `live` and `due` say whose the session is since their version 2; both versions are read. */
+const versionWithUser = 2;
 
 /** Session Expiry Interval that never passes. */
 export const expiryNever = 0xffffffff;
@@ -93,9 +95,15 @@ export type JobRecord = {
   readonly start: Positions;
 };
 
-export type LiveRecord = { readonly clientId: string; readonly bootUs: number };
+export type LiveRecord = {
+  readonly clientId: string;
+  /** As in the claim: what a start counts by. */
+  readonly user: string | undefined;
+  readonly bootUs: number;
+};
 export type DueRecord = {
   readonly clientId: string;
+  readonly user: string | undefined;
   readonly incarnation: number;
   /** As the session was closed: what a look at all sessions needs of it. */
   readonly cursor: Positions;
@@ -232,27 +240,45 @@ export function decodeJob(bytes: Uint8Array): JobRecord {
 }
 
 export function encodeLive(record: LiveRecord): Buffer {
-  return begin().string(record.clientId).varint(record.bootUs).finish();
+  const out = begin(versionWithUser).string(record.clientId).varint(record.bootUs);
+  return writeUser(out, record.user).finish();
 }
 
 export function decodeLive(bytes: Uint8Array): LiveRecord {
-  return decode("live", bytes, (input) => ({ clientId: input.string(), bootUs: input.varint() }));
+  const read = (input: ByteReader, found: number): LiveRecord => ({
+    clientId: input.string(),
+    bootUs: input.varint(),
+    user: readUser(input, found),
+  });
+  return decode("live", bytes, read, versionWithUser);
+}
+
+function writeUser(out: ByteWriter, user: string | undefined): ByteWriter {
+  return user === undefined ? out.u8(0) : out.u8(1).string(user);
+}
+
+function readUser(input: ByteReader, found: number): string | undefined {
+  if (found < versionWithUser || input.u8() === 0) return undefined;
+  return input.string();
 }
 
 export function encodeDue(record: DueRecord): Buffer {
-  const out = begin().string(record.clientId).varint(record.incarnation);
+  const out = begin(versionWithUser).string(record.clientId).varint(record.incarnation);
   writePositions(out, record.cursor);
-  return out.varint(record.inFlight).varint(record.dropped).finish();
+  out.varint(record.inFlight).varint(record.dropped);
+  return writeUser(out, record.user).finish();
 }
 
 export function decodeDue(bytes: Uint8Array): DueRecord {
-  return decode("due", bytes, (input) => ({
+  const read = (input: ByteReader, found: number): DueRecord => ({
     clientId: input.string(),
     incarnation: input.varint(),
     cursor: readPositions(input),
     inFlight: input.varint(),
     dropped: input.varint(),
-  }));
+    user: readUser(input, found),
+  });
+  return decode("due", bytes, read, versionWithUser);
 }
 
 // ---------------------------------------------------------------- in flight, messages, wills
@@ -443,18 +469,23 @@ function readWill(input: ByteReader): Will {
 
 // ---------------------------------------------------------------- shared
 
-function begin(): ByteWriter {
-  return new ByteWriter(64).u8(version);
+function begin(written = version): ByteWriter {
+  return new ByteWriter(64).u8(written);
 }
 
-function decode<T>(record: string, bytes: Uint8Array, read: (input: ByteReader) => T): T {
+function decode<T>(
+  record: string,
+  bytes: Uint8Array,
+  read: (input: ByteReader, found: number) => T,
+  known = version,
+): T {
   try {
     const input = new ByteReader(bytes);
     const found = input.u8();
-    if (found !== version) {
-      throw sessionErrors.recordVersion({ record, version: found, known: version });
+    if (found < version || found > known) {
+      throw sessionErrors.recordVersion({ record, version: found, known });
     }
-    const value = read(input);
+    const value = read(input, found);
     if (input.remaining === 0) return value;
     throw sessionErrors.recordCorrupt({ record, reason: `${input.remaining} bytes too many` });
   } catch (error) {

@@ -240,7 +240,7 @@ export class Inspector implements SessionInspector {
     }
     const { context, table } = this.#parts;
     await this.#inTurn(clientId, async (stored) => {
-      const { keys, epoch, incarnation, dropped, closed } = stored;
+      const { keys, epoch, incarnation, dropped, closed, claim } = stored;
       const cursor = context.store.tail();
       // An exchange that has begun at QoS 2 has to be completed.
       const kept = stored.inFlight.filter(({ record }) => record.qos === 2 && record.sent);
@@ -252,7 +252,7 @@ export class Inspector implements SessionInspector {
         ...gone.map(({ sendNumber }) => deleteKey(keys.out(sendNumber))),
       ];
       if (closed !== undefined && closed.dueUs !== 0) {
-        const due = encodeDue({ clientId, incarnation, ...state });
+        const due = encodeDue({ clientId, user: claim.user, incarnation, ...state });
         writes.push({ key: keys.due(closed.dueUs), value: due });
       }
       await this.#write(clientId, () => guarded(keys, epoch, writes));

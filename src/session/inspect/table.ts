@@ -25,6 +25,8 @@ export interface ConnectedState {
 
 export type TableEntry = {
   clientId: string;
+  /** Whose it is; "" = anonymous. */
+  user: string;
   /** Above QoS 0 and not shared. */
   readonly filters: Set<string>;
   connected: ConnectedState | undefined;
@@ -37,6 +39,7 @@ export class SessionTable {
   readonly #entries = new Map<string, TableEntry>();
   /** In order of client ids; undefined when it has to be sorted again. */
   #sorted: TableEntry[] | undefined;
+  readonly #users = new SessionsByUser();
 
   get size(): number {
     return this.#entries.size;
@@ -75,9 +78,9 @@ export class SessionTable {
     this.#entryAt(level).filters.add(filter);
   }
 
-  load(clientId: string, closed: ClosedState | undefined): void {
+  load(clientId: string, user: string | undefined, closed: ClosedState | undefined): void {
     const entry = this.#entryAt(keyLevel(clientId));
-    entry.clientId = clientId;
+    this.#name(entry, clientId, user);
     entry.closed = closed;
   }
 
@@ -88,10 +91,10 @@ export class SessionTable {
     }
   }
 
-  connected(clientId: string, state: ConnectedState): void {
+  connected(clientId: string, user: string | undefined, state: ConnectedState): void {
     const entry = this.#entryAt(keyLevel(clientId));
     if (entry.clientId === "") this.#sorted = undefined;
-    entry.clientId = clientId;
+    this.#name(entry, clientId, user);
     entry.connected = state;
     entry.closed = undefined;
   }
@@ -104,7 +107,22 @@ export class SessionTable {
   }
 
   removed(clientId: string): void {
-    if (this.#entries.delete(keyLevel(clientId))) this.#sorted = undefined;
+    const entry = this.get(clientId);
+    if (entry === undefined) return;
+    if (entry.clientId !== "") this.#users.leave(entry.user);
+    this.#entries.delete(keyLevel(clientId));
+    this.#sorted = undefined;
+  }
+
+  /** Sessions of a user. */
+  countOf(user: string | undefined): number {
+    return this.#users.countOf(user ?? "");
+  }
+
+  #name(entry: TableEntry, clientId: string, user: string | undefined): void {
+    if (entry.clientId !== "") this.#users.leave(entry.user);
+    entry.clientId = clientId;
+    entry.user = this.#users.enter(user ?? "");
   }
 
   addFilter(clientId: string, filter: string): void {
@@ -118,7 +136,7 @@ export class SessionTable {
   #entryAt(level: string): TableEntry {
     const known = this.#entries.get(level);
     if (known !== undefined) return known;
-    const entry = { clientId: "", filters: new Set<string>(), connected: undefined };
+    const entry = { clientId: "", user: "", filters: new Set<string>(), connected: undefined };
     const added: TableEntry = { ...entry, closed: undefined };
     this.#entries.set(level, added);
     this.#sorted = undefined;
@@ -128,6 +146,35 @@ export class SessionTable {
   #inOrder(): readonly TableEntry[] {
     this.#sorted ??= [...this.#entries.values()].sort((a, b) => (a.clientId < b.clientId ? -1 : 1));
     return this.#sorted;
+  }
+}
+
+type Counted = { readonly user: string; count: number };
+
+/** How many sessions each user has; a user without any is not remembered. */
+class SessionsByUser {
+  readonly #counts = new Map<string, Counted>();
+
+  countOf(user: string): number {
+    return this.#counts.get(user)?.count ?? 0;
+  }
+
+  /** The same text for all sessions of a user, however often it was read. */
+  enter(user: string): string {
+    const known = this.#counts.get(user);
+    if (known === undefined) {
+      this.#counts.set(user, { user, count: 1 });
+      return user;
+    }
+    known.count++;
+    return known.user;
+  }
+
+  leave(user: string): void {
+    const known = this.#counts.get(user);
+    if (known === undefined) return;
+    known.count--;
+    if (known.count === 0) this.#counts.delete(user);
   }
 }
 

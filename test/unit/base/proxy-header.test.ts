@@ -8,6 +8,9 @@ describe("version 1", () => {
   test.each([
     ["PROXY TCP4 203.0.113.7 10.0.0.1 50312 1883\r\n", source],
     ["PROXY TCP6 2001:db8::7 2001:db8::1 50312 1883\r\n", { host: "2001:db8::7", port: 50_312 }],
+    ["PROXY TCP6 2001:DB8:0:0:0:0:0:7 ::1 50312 1883\r\n", { host: "2001:db8::7", port: 50_312 }],
+    ["PROXY TCP6 ::ffff:203.0.113.7 ::1 50312 1883\r\n", source],
+    ["PROXY TCP6 ::ffff:cb00:7107 ::1 50312 1883\r\n", source],
     ["PROXY UNKNOWN\r\n", undefined],
     ["PROXY UNKNOWN ffff::1 ffff::2 1 2\r\n", undefined],
   ])("%j tells the source", (text, expected) => {
@@ -27,6 +30,15 @@ describe("version 1", () => {
     "PROXY TCP4 203.0.113.7 10.0.0.1 050312 1883\r\n",
     "PROXY TCP4 2001:db8::7 10.0.0.1 50312 1883\r\n",
     "PROXY TCP6 203.0.113.7 10.0.0.1 50312 1883\r\n",
+    "PROXY TCP4 999.1.1.1 10.0.0.1 50312 1883\r\n",
+    "PROXY TCP4 203.0.113.07 10.0.0.1 50312 1883\r\n",
+    "PROXY TCP4 203.0.113.7 10.0.0.256 50312 1883\r\n",
+    "PROXY TCP4 203.0.113.7 balancer 50312 1883\r\n",
+    "PROXY TCP4 203.0.113.7 10.0.0.1 50312 65536\r\n",
+    "PROXY TCP6 ::: ::1 50312 1883\r\n",
+    "PROXY TCP6 1::2::3 ::1 50312 1883\r\n",
+    "PROXY TCP6 2001:db8::7%eth0 ::1 50312 1883\r\n",
+    "PROXY TCP6 2001:db8::7 10.0.0.1 50312 1883\r\n",
     "PROXY UDP4 203.0.113.7 10.0.0.1 50312 1883\r\n",
     "PROXY  TCP4 203.0.113.7 10.0.0.1 50312 1883\r\n",
     `PROXY ${"x".repeat(101)}`,
@@ -44,8 +56,13 @@ describe("version 2", () => {
       source,
     });
     expect(parseProxyHeader(proxyV2({ host: "2001:db8:0:0:0:0:0:7", port: 9 }))).toMatchObject({
-      source: { host: "2001:db8:0:0:0:0:0:7", port: 9 },
+      source: { host: "2001:db8::7", port: 9 },
     });
+  });
+
+  test("IPv4 in IPv6 is told as the IPv4 address that it is, not as one of a shared network", () => {
+    const mapped = proxyV2({ host: "0:0:0:0:0:ffff:cb00:7107", port: 50_312 });
+    expect(parseProxyHeader(mapped)).toMatchObject({ source });
   });
 
   test("LOCAL and unspecified families tell no source", () => {

@@ -168,6 +168,25 @@ describe("logins", () => {
     expect(world.broker.counters.clientsLoginEnded).toBe(2);
   });
 
+  test.each([
+    ["none", "", false],
+    ["a line end", "alice\nroot", false],
+    ["NUL", "alice\0", false],
+    ["more than 1,024 bytes", "\u00e9".repeat(513), false],
+    ["a colon, a slash and wildcards", "alice:/+#.*", true],
+    ["properties of objects", "__proto__", true],
+  ])("a user name of %s, told by a token or a service", async (_name, user, isIn) => {
+    const { table, world } = await tableWorld();
+    table.verdict = async () => ({ kind: "allow", identity: { user, method: "table" } });
+    const c = await world.dial();
+    c.connect("c", as("x", "y"));
+    await world.advance(100);
+    expect(c.take()).toEqual([isIn ? "connack 0x00" : "connack 0x86"]);
+    const lines = world.events("broker.login_refused");
+    expect(lines.length).toBe(isIn ? 0 : 1);
+    expect(JSON.stringify(lines)).not.toContain("root");
+  });
+
   test("a login ends when its token does, and not a moment before", async () => {
     const { table, world } = await tableWorld();
     const expiresUs = world.clock.wallUs() + 60_000_000;

@@ -129,6 +129,47 @@ describe("overload", () => {
   });
 });
 
+describe("overload of the event loop", () => {
+  test("late timers shed new connections; twice as late, QoS 0 goes; on time again, nothing does", async () => {
+    let lagMs = 0;
+    const world = await BrokerWorld.start({
+      settings: { overload: { lagMsMax: 1000, memoryBytesMax: Infinity } },
+      lagMs: () => lagMs,
+    });
+    const [s, p] = [await world.connect("s"), await world.connect("p")];
+    s.subscribe("t", { qos: 1 });
+    await world.advance(100);
+    s.take();
+    const isShed = async (): Promise<boolean> => {
+      const client = await world.dial();
+      await world.advance();
+      return client.isClosed;
+    };
+    const say = async (id: number): Promise<string[]> => {
+      p.say(publishing("t", "zero", { qos: 0 }), publishing("t", "one", { id }));
+      await world.advance(100);
+      return s.take().map((line) => line.split(" ")[2] ?? "");
+    };
+    lagMs = 1500;
+    // One late look is a long step; the second says that it stays.
+    await world.advance(2000);
+    expect(await isShed()).toBe(false);
+    await world.advance(2000);
+    expect(await isShed()).toBe(true);
+    expect(await say(1)).toEqual(["zero", "one"]);
+    lagMs = 2500;
+    await world.advance(8000);
+    expect(await isShed()).toBe(true);
+    expect(await say(2)).toEqual(["one"]);
+    expect(world.events("broker.overload").map(({ level }) => level)).toEqual([1, 2]);
+    expect(world.broker.counters).toMatchObject({ connectionsShed: 2, qos0Shed: 1 });
+    lagMs = 0;
+    await world.advance(8000);
+    expect(await isShed()).toBe(false);
+    expect(await say(3)).toEqual(["zero", "one"]);
+  });
+});
+
 describe("R132: small devices", () => {
   const devices = [{ clientIds: ["esp-*"], packetBytesMax: 100, messagesPerS: 10 }];
 

@@ -88,6 +88,8 @@ describe("CONNECT", () => {
       [connect4, 0x86, "connack 0x4"],
       [connect4, 0x87, "connack 0x5"],
       [connect4, 0x88, "connack 0x3"],
+      [connect4, 0x97, "connack 0x3"],
+      [connect4, 0x9f, "connack 0x3"],
     ] as const) {
       const talk = new Conversation({ onConnect: "later" }).say(packet);
       talk.connection.refuseConnect(reasonCode);
@@ -95,7 +97,7 @@ describe("CONNECT", () => {
       expect(talk.end).toMatchObject({ cause: "refused", reasonCode, publishWill: false });
     }
     const silent = new Conversation({ onConnect: "later" }).say(connect4);
-    silent.connection.refuseConnect(0x97);
+    silent.connection.refuseConnect(0x95);
     expect(silent.heardHex()).toBe("");
     expect(silent.end?.cause).toBe("refused");
   });

@@ -88,9 +88,14 @@ const examples: Record<
     doubtTopic: "b",
     start: new Map([[1, 500]]),
   }),
-  live: example(records.encodeLive, records.decodeLive, { clientId: "s", bootUs: 2000 }),
+  live: example(records.encodeLive, records.decodeLive, {
+    clientId: "s",
+    user: "ann",
+    bootUs: 2000,
+  }),
   due: example(records.encodeDue, records.decodeDue, {
     clientId: "s",
+    user: "ann",
     incarnation: 1000,
     cursor: new Map([[3, 1000]]),
     inFlight: 2,
@@ -130,7 +135,7 @@ describe("records", () => {
 
     test(`${name}: a newer version is refused, not guessed at`, () => {
       const newer = Buffer.from(bytes);
-      newer[0] = 2;
+      newer[0] = (newer[0] as number) + 1;
       expect(() => back(newer)).toThrow(
         expect.objectContaining({ code: "SESSION_RECORD_VERSION" }),
       );
@@ -150,6 +155,13 @@ describe("records", () => {
       }
     });
   }
+
+  test("live and due of version 1 are read, as anonymous ones", () => {
+    const live = Buffer.from("010173d00f", "hex");
+    expect(records.decodeLive(live)).toEqual({ clientId: "s", user: undefined, bootUs: 2000 });
+    const due = Buffer.from("010173e8070103e8070205", "hex");
+    expect(records.decodeDue(due)).toMatchObject({ clientId: "s", user: undefined, dropped: 5 });
+  });
 
   test("the worked examples of docs/formats/session.md are what is written", () => {
     const page = readFileSync(new URL("../../../docs/formats/session.md", import.meta.url), "utf8");

@@ -78,6 +78,22 @@ export const protection = group("Rates and overload. Rates slow clients down, th
     max: 1024 * gib,
     zero: "no_limit",
   }),
+  failedLogins: count({
+    doc: "Wrong logins of one user name from one address in a minute. Beyond: refused unseen, 0x9F.",
+    reload: "restart",
+    fallback: "10",
+    min: 1,
+    max: 1_000_000,
+    zero: "no_limit",
+  }),
+  failedLoginsPerAddress: count({
+    doc: "The same of one address, whatever the names; who was let in from there before still is.",
+    reload: "restart",
+    fallback: "100",
+    min: 1,
+    max: 1_000_000,
+    zero: "no_limit",
+  }),
   flappingTakeovers: count({
     doc: "Takeovers of one client id in a minute that are told in the log.",
     reload: "restart",

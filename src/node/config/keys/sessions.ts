@@ -19,6 +19,14 @@ export const sessions = group("Durable sessions and shared subscriptions.", {
     max: 1_000_000,
     zero: "no_limit",
   }),
+  perUserMax: count({
+    doc: "Durable sessions of one user, and of all anonymous clients together. Beyond: 0x97.",
+    reload: "restart",
+    fallback: "100000",
+    min: 1,
+    max: 100_000_000,
+    zero: "no_limit",
+  }),
   sharedStrategy: choice(["round_robin", "least_inflight", "sticky", "hash_client", "hash_topic"], {
     doc: "Which member of a shared subscription gets a message.",
     reload: "restart",

@@ -1,7 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { RuleAccess } from "../../../../src/broker/acl/rule-access.ts";
 import { parseRuleFile } from "../../../../src/broker/acl/rule-file.ts";
+import { ClientRules, type Rule } from "../../../../src/broker/acl/rules.ts";
 import type { AccessAction, Client } from "../../../../src/broker/index.ts";
+import { parseTopicFilter } from "../../../../src/topic/index.ts";
 
 const text = `# what strangers may see
 topic read news/#
@@ -135,6 +137,22 @@ describe("rules", () => {
     expect(access.authorizeWill(alice, "b/phone")).toBe(true);
     expect(access.authorizeWill(alice, "a/x")).toBe(false);
     expect(accessOf("").authorizeWill(alice, "b/phone")).toBe(false);
+  });
+
+  test("long topics are answered and not remembered: clients would choose how much memory", () => {
+    let asked = 0;
+    const list = {
+      length: 1,
+      *[Symbol.iterator]() {
+        asked++;
+        yield { effect: "allow", access: "both", filter: parseTopicFilter("a/#") } as const;
+      },
+    };
+    const rules = new ClientRules([list as unknown as readonly Rule[]]);
+    for (let n = 0; n < 3; n++) expect(rules.may("publish", `a/${"x".repeat(300)}`)).toBe(true);
+    expect(asked).toBe(3);
+    for (let n = 0; n < 3; n++) expect(rules.may("publish", "a/b")).toBe(true);
+    expect(asked).toBe(4);
   });
 
   test("answers are remembered in bounded number", () => {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { isCodedError } from "../../../../src/base/index.ts";
 import { createSettings } from "../../../../src/node/config/config.ts";
-import { networkOf } from "../../../../src/node/config/security-rules.ts";
+import { isLoopback, networkOf } from "../../../../src/node/config/security-rules.ts";
 
 function faultOf(input: object): string {
   try {
@@ -73,6 +73,26 @@ test("addresses and networks of both families", () => {
   expect(networkOf("10.1.0.0/16")).toEqual({ address: "10.1.0.0", prefix: 16 });
   expect(networkOf("::1")).toEqual({ address: "::1", prefix: 128 });
   expect(networkOf("2001:db8::/32")).toEqual({ address: "2001:db8::", prefix: 32 });
-  expect(networkOf("10.1.0.0/")).toBeUndefined();
-  expect(networkOf("10.1.0.0/-1")).toBeUndefined();
+});
+
+test.each([
+  ...["10.1.0.0/", "10.1.0.0/-1", "10.1.0.0/33", "10.1.0.0/16/8", "10.1.0.0/016", "10.1.0.0/0x8"],
+  ...["10.1.0.256", "10.1.0", "010.1.0.0/16", "::1/129", "fe80::1%eth0", "balancer", ""],
+])("%j is no address and no network", (text) => {
+  expect(networkOf(text)).toBeUndefined();
+});
+
+test("what only looks like loopback is a network like any other", () => {
+  expect(["127.0.0.1", "127.9.9.9", "::1", "localhost"].map(isLoopback)).toEqual(
+    Array(4).fill(true),
+  );
+  const others = [
+    "127.1",
+    "127.0.0.256",
+    "127.999.1.1",
+    "127.0.0.1.example.org",
+    "128.0.0.1",
+    "::",
+  ];
+  expect(others.filter(isLoopback)).toEqual([]);
 });

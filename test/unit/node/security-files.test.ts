@@ -1,0 +1,101 @@
+// What is said of the files that security is made of: who else can read or change them, and when a
+// certificate ends.
+
+import { X509Certificate } from "node:crypto";
+import { chmod, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { type LogFields, type Logger, SimClock } from "../../../src/base/index.ts";
+import { holdsSecretKeys } from "../../../src/broker/index.ts";
+import { readConfig, secretFilesOf } from "../../../src/node/config/config.ts";
+import { createSettings } from "../../../src/node/index.ts";
+import { CertificateWatch } from "../../../src/node/security/certificates.ts";
+import { warnWhenOpen } from "../../../src/node/security/files.ts";
+import { authority, server } from "../../support/certificates.ts";
+import { withTemporaryFolder } from "../../support/temporary-folder.ts";
+
+function listening() {
+  const said: Array<{ event: string; fields: LogFields }> = [];
+  const note = (event: string, fields: LogFields = {}): void => {
+    said.push({ event, fields });
+  };
+  const logger: Logger = { debug: note, info: note, warn: note, error: note };
+  return { logger, said, events: () => said.map(({ event }) => event) };
+}
+
+test.each([
+  [0o600, "secret", []],
+  [0o640, "secret", []],
+  [0o644, "secret", ["node.secret_file_open"]],
+  [0o644, "public", []],
+  [0o646, "public", ["node.security_file_writable"]],
+  [0o666, "secret", ["node.secret_file_open", "node.security_file_writable"]],
+] as const)("a file of mode %o that is %s: %j", async (mode, kind, events) => {
+  await withTemporaryFolder(async (folder) => {
+    const path = join(folder, "file");
+    await writeFile(path, "x");
+    await chmod(path, mode);
+    const { logger, said, events: heard } = listening();
+    await warnWhenOpen(path, kind, logger);
+    expect(heard()).toEqual(events);
+    for (const { fields } of said) expect(fields).toEqual({ path, mode: `0${mode.toString(8)}` });
+  });
+});
+
+test("key sets are secret when they hold shared or private keys", () => {
+  const setOf = (...keys: object[]): string => JSON.stringify({ keys });
+  const open = { kty: "EC", crv: "P-256", x: "x", y: "y" };
+  expect(holdsSecretKeys(setOf(open))).toBe(false);
+  expect(holdsSecretKeys(setOf(open, { ...open, d: "d" }))).toBe(true);
+  expect(holdsSecretKeys(setOf({ kty: "oct", k: "k" }))).toBe(true);
+});
+
+test("a configuration file is secret when a secret stands in it", () => {
+  const secret = "0123456789abcdef0123456789abcdef";
+  const configOf = (text: string) =>
+    readConfig({
+      file: { name: "flagstone.yaml", bytes: Buffer.from(text) },
+      environment: { FLAGSTONE__AUTHENTICATION__HTTP__BEARER: "word" },
+    });
+  expect(secretFilesOf(configOf("authentication: {hashingMax: 3}\n"))).toEqual([]);
+  const held = configOf(`authentication: {jwt: {secret: ${secret}}}\n`);
+  expect(secretFilesOf(held)).toEqual(["flagstone.yaml"]);
+});
+
+test("a certificate that ends soon is told once a day, by its chain's first end", async () => {
+  await withTemporaryFolder(async (folder) => {
+    const [cert, key] = [join(folder, "c"), join(folder, "k")];
+    // The authority's, made in the same second as the server's, stands for the chain.
+    await writeFile(cert, `${authority}${server.cert}`);
+    await writeFile(key, server.key);
+    await chmod(key, 0o600);
+    const endMs = Date.parse(new X509Certificate(server.cert).validTo);
+    const dayMs = 24 * 3600 * 1000;
+    const clock = new SimClock({ wallUs: (endMs - 15 * dayMs) * 1000 });
+    const { logger, said, events } = listening();
+    const watch = new CertificateWatch(clock, logger);
+    const { tls } = createSettings({
+      listeners: { tls: { type: "tls", tls: { cert, key } } },
+    }).listeners.tls!;
+    const material = { cert: `${authority}${server.cert}`, key: server.key, ca: undefined };
+    await watch.watch("tls", tls, material, () => undefined);
+    expect(watch.list()).toEqual([{ listener: "tls", expiresMs: endMs }]);
+    const look = async (days: number): Promise<void> => {
+      await clock.advance(days * dayMs);
+      await watch.look();
+    };
+    await look(0.5);
+    expect(events()).toEqual([]);
+    await look(1);
+    await look(0.5);
+    expect(events()).toEqual(["node.certificate_expires"]);
+    await look(0.6);
+    expect(events().length).toBe(2);
+    await look(14);
+    expect(said.at(-1)).toEqual({
+      event: "node.certificate_expired",
+      fields: { listener: "tls", at: new Date(endMs).toISOString() },
+    });
+    watch.close();
+  });
+});
