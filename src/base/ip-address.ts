@@ -1,6 +1,6 @@
-// IP addresses as texts: exactly what is one, each address with one spelling, so that limits, lists and
-// logs mean the same peer by the same text. Zones (`fe80::1%eth0`) are this machine's own matter and are
-// no part of an address that somebody tells.
+// IP addresses as texts: exactly what is one, each address with one spelling, so that limits, lists
+// and logs mean the same peer by the same text. Zones (`fe80::1%eth0`) are this machine's own matter
+// and are no part of an address that somebody tells.
 
 import net from "node:net";
 

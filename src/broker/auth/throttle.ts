@@ -2,8 +2,8 @@
 // minute, by address and user name together, and with a larger bound by address alone, so that names
 // are not tried one after the other either. Nothing is hashed and nobody is asked for those.
 //
-// Who must not be locked out: others at other addresses, whatever their name; and whoever was let in from
-// that address with these same credentials before, which a keyed digest tells.
+// Who must not be locked out: others at other addresses, whatever their name; and whoever was let in
+// from that address with these same credentials before, which a keyed digest tells.
 //
 // Both tables are bounded; what was not seen longest is forgotten. They hold digests, no names.
 
