@@ -1,85 +1,39 @@
-// Real processes of the replicated key-value store, each behind byte-level proxies to its peers, and
-// clients that note what they saw.
+// Real processes of the replicated key-value store, and clients that note what they saw. Clients
+// reach them by Unix sockets, which no fault of the network touches.
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { writeFileSync } from "node:fs";
-import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
+import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import type { Operation } from "../../src/raft/index.ts";
+import { type Links, ProxyLinks } from "./raft-links.ts";
 
 const program = fileURLToPath(new URL("../crash/programs/raft-kv.mjs", import.meta.url));
 
 export const sleep = (ms: number): Promise<void> =>
   new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Forwards bytes from a port of its own, until it is cut. */
-class LinkProxy {
-  port = 0;
-  isCut = false;
-  readonly #sockets = new Set<Socket>();
-  #server: Server | undefined;
-
-  async open(targetPort: number): Promise<void> {
-    this.#server = createServer((from) => {
-      if (this.isCut) {
-        from.destroy();
-        return;
-      }
-      const to = connect(targetPort, "127.0.0.1");
-      for (const socket of [from, to]) {
-        this.#sockets.add(socket);
-        socket.on("error", () => socket.destroy());
-        socket.on("close", () => {
-          this.#sockets.delete(socket);
-          from.destroy();
-          to.destroy();
-        });
-      }
-      from.pipe(to);
-      to.pipe(from);
-    });
-    const server = this.#server;
-    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    this.port = (server.address() as AddressInfo).port;
-  }
-
-  cut(): void {
-    this.isCut = true;
-    for (const socket of this.#sockets) socket.destroy();
-  }
-
-  close(): void {
-    this.cut();
-    this.#server?.close();
-  }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
+/** A pause between two acknowledged writes that is worth a word: a fail-over, or nearly one. */
+const stallMs = 500;
 
 type Waiting = { resolve: (answer: { value?: unknown; error?: string }) => void };
 
 export class KvNode {
   readonly node: number;
-  readonly clientPort: number;
-  readonly #optionsPath: string;
+  readonly #clientPath: string;
+  readonly #command: readonly string[];
   readonly #waiting = new Map<number, Waiting>();
   #child: ChildProcess | undefined;
   #socket: Socket | undefined;
   #nextId = 1;
   stderr = "";
 
-  constructor(node: number, clientPort: number, optionsPath: string) {
+  constructor(node: number, clientPath: string, command: readonly string[]) {
     this.node = node;
-    this.clientPort = clientPort;
-    this.#optionsPath = optionsPath;
+    this.#clientPath = clientPath;
+    this.#command = command;
   }
 
   get isUp(): boolean {
@@ -87,7 +41,8 @@ export class KvNode {
   }
 
   start(): void {
-    const child = spawn(process.execPath, [program, this.#optionsPath], { stdio: "pipe" });
+    const [file = process.execPath, ...words] = this.#command;
+    const child = spawn(file, words, { stdio: "pipe" });
     this.#child = child;
     child.stderr?.on("data", (text: Buffer) => {
       this.stderr = (this.stderr + text.toString()).slice(-20_000);
@@ -136,7 +91,7 @@ export class KvNode {
 
   #connect(): Promise<Socket | undefined> {
     return new Promise((resolve) => {
-      const socket = connect(this.clientPort, "127.0.0.1");
+      const socket = connect(this.#clientPath);
       socket.once("connect", () => {
         this.#socket = socket;
         const lines = createInterface({ input: socket });
@@ -165,60 +120,47 @@ export class KvNode {
 
 export class KvCluster {
   readonly nodes: KvNode[] = [];
-  readonly #proxies = new Map<string, LinkProxy>();
+  readonly links: Links;
   readonly histories = new Map<string, Array<{ -readonly [K in keyof Operation]: Operation[K] }>>();
   #value = 1;
   /** Moments of acknowledged writes, ms. */
   readonly acks: number[] = [];
 
+  private constructor(links: Links) {
+    this.links = links;
+  }
+
   static async start(
     folder: string,
     count: number,
-    dirOf = (node: number) => join(folder, `n${node}`),
+    given: { readonly dirOf?: (node: number) => string; readonly links?: Links } = {},
   ): Promise<KvCluster> {
-    const cluster = new KvCluster();
+    const { dirOf = (node) => join(folder, `n${node}`), links = await ProxyLinks.open(count) } =
+      given;
+    const cluster = new KvCluster(links);
     const ids = Array.from({ length: count }, (_, place) => place + 1);
-    const ports = new Map<number, number>();
-    for (const node of ids) ports.set(node, await freePort());
     for (const node of ids) {
-      const members = [];
-      for (const other of ids) {
-        const proxy = new LinkProxy();
-        if (other !== node) await proxy.open(ports.get(other) as number);
-        cluster.#proxies.set(`${node}>${other}`, proxy);
-        const port = other === node ? (ports.get(node) as number) : proxy.port;
-        const siteId = String(other).padStart(32, "0");
-        members.push({
-          node: other,
-          siteId,
-          name: `node${other}`,
-          address: { host: "127.0.0.1", port },
-        });
-      }
-      const clientPort = await freePort();
-      const listen = { host: "127.0.0.1", port: ports.get(node) };
+      const members = ids.map((other) => ({
+        node: other,
+        siteId: String(other).padStart(32, "0"),
+        name: `node${other}`,
+        address: links.address(node, other),
+      }));
       const options = {
         dir: dirOf(node),
         clusterId: "ab".repeat(16),
         node,
         members,
-        listen,
-        clientPort,
+        listen: links.listen(node),
+        clientPath: join(folder, `clients${node}`),
       };
       const path = join(folder, `options${node}.json`);
       writeFileSync(path, JSON.stringify(options));
-      cluster.nodes.push(new KvNode(node, clientPort, path));
+      const command = [...links.command(node), process.execPath, program, path];
+      cluster.nodes.push(new KvNode(node, options.clientPath, command));
     }
     for (const node of cluster.nodes) node.start();
     return cluster;
-  }
-
-  cut(from: number, to: number): void {
-    this.#proxies.get(`${from}>${to}`)?.cut();
-  }
-
-  mend(): void {
-    for (const proxy of this.#proxies.values()) proxy.isCut = false;
   }
 
   async close(): Promise<void> {
@@ -226,7 +168,7 @@ export class KvCluster {
       node.signal("SIGCONT");
       await node.stop("SIGKILL");
     }
-    for (const proxy of this.#proxies.values()) proxy.close();
+    this.links.close();
   }
 
   async leader(): Promise<KvNode | undefined> {
@@ -293,14 +235,11 @@ export class KvCluster {
     }
   }
 
-  /** The longest time without an acknowledged write. */
-  longestStallMs(): number {
+  /** Times without an acknowledged write, longest first. */
+  stallsMs(): number[] {
     const moments = [...this.acks].sort((one, other) => one - other);
-    let longest = 0;
-    for (const [place, moment] of moments.entries()) {
-      longest = Math.max(longest, moment - (moments[place - 1] ?? moment));
-    }
-    return longest;
+    const gaps = moments.map((moment, place) => moment - (moments[place - 1] ?? moment));
+    return gaps.filter((gap) => gap > stallMs).sort((one, other) => other - one);
   }
 }
 

@@ -1,8 +1,8 @@
 // One node of a replicated key-value store, on flagstone/raft. Clients speak lines of JSON:
 // {"id", "op": "put" | "get" | "status", "key", "value"} -> {"id", "value"} or {"id", "error"}.
-// Usage: raft-kv.mjs OPTIONS.json with {dir, clusterId, node, members, listen, clientPort}
+// Usage: raft-kv.mjs OPTIONS.json with {dir, clusterId, node, members, listen, clientPath}
 
-import { readFileSync } from "node:fs";
+import { readFileSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { createInterface } from "node:readline";
 import {
@@ -11,7 +11,7 @@ import {
   startRaftNode,
 } from "../../../dist/raft/index.js";
 
-const { clientPort, ...options } = JSON.parse(readFileSync(process.argv[2], "utf8"));
+const { clientPath, ...options } = JSON.parse(readFileSync(process.argv[2], "utf8"));
 const MiB = 1024 * 1024;
 
 class Store {
@@ -75,6 +75,8 @@ async function answer({ op, key, value, padding = "" }) {
   return (await group.propose([{ version: 1, data }]))[0];
 }
 
+// Left by the life before.
+rmSync(clientPath, { force: true });
 createServer((socket) => {
   socket.on("error", () => socket.destroy());
   const lines = createInterface({ input: socket });
@@ -86,4 +88,4 @@ createServer((socket) => {
       (error) => socket.write(`${JSON.stringify({ id, error: error.code ?? error.message })}\n`),
     );
   });
-}).listen(clientPort, "127.0.0.1", () => console.log("ready"));
+}).listen(clientPath, () => console.log("ready"));
