@@ -1,28 +1,34 @@
 // Raft on one machine: three processes, entries of 100 bytes at 1, 64 and 1,024 a batch over 1 and 64
 // groups, beside the plain log in the same run; then the leader is killed under load. Prints one
-// JSON line per scenario. The data lie on a real disk: tmpfs is refused.
+// JSON line per scenario. The data lie on a real disk: tmpfs is refused. All three processes and
+// their disks share this one machine, so every entry is written and synced three times on it.
 //
-//   npm run bench -- raft [--dir bench-raft-data] [--seconds 3]
+//   npm run bench -- raft [--dir bench-raft-data] [--seconds 3] [--save NAME]
 
 import { fork, spawnSync } from "node:child_process";
-import { rmSync } from "node:fs";
+import { rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { nodeDisk } from "../dist/base/index.js";
 import { startRaftNode } from "../dist/raft/index.js";
+import { conditions, loadNow, settle } from "./support/machine.mjs";
 
 const own = fileURLToPath(import.meta.url);
 const entryBytes = 100;
 const groupsMax = 64;
-/** Proposals under way in each group. */
-const windowProposals = 32;
+/** Proposals under way in a group, and entries over all: enough to keep disks and links busy. */
+const windowMax = 32;
+const entriesUnderWay = 16_384;
+/** Waits that a process tells of. */
+const waitsMax = 20_000;
 
 async function main() {
   const { values } = parseArgs({
     options: {
       dir: { type: "string", default: "bench-raft-data" },
       seconds: { type: "string", default: "3" },
+      save: { type: "string" },
     },
   });
   const { dir } = values;
@@ -33,23 +39,36 @@ async function main() {
     console.error(`${dir} is on tmpfs, which syncs nothing; give another --dir`);
     process.exit(2);
   }
+  const machine = await conditions(dir);
   const logBench = fileURLToPath(new URL("log.js", import.meta.url));
   const logArguments = [logBench, "--dir", `${dir}/plain`, "--seconds", String(seconds)];
-  process.stdout.write(spawnSync(process.execPath, logArguments, { encoding: "utf8" }).stdout);
+  print(JSON.parse(spawnSync(process.execPath, logArguments, { encoding: "utf8" }).stdout));
   const children = await startChildren(dir);
   for (const groups of [1, groupsMax]) {
     for (const batch of [1, 64, 1024]) {
+      await settle();
       const answers = await Promise.all(
         children.map((child) => ask(child, { groups, batch, seconds })),
       );
       const entries = answers.reduce((sum, { count }) => sum + count, 0);
       const perSecond = Math.round(entries / seconds);
-      print({ bench: "raft", nodes: 3, groups, batch, entryBytes, perSecond });
+      const waits = answers.flatMap(({ waitsMs }) => waitsMs).sort((one, other) => one - other);
+      const [ackMsP50, ackMsP99] = [0.5, 0.99].map((share) => {
+        return Math.round((waits[Math.floor(waits.length * share)] ?? 0) * 10) / 10;
+      });
+      const cpuMs = answers.reduce((sum, answer) => sum + answer.cpuMs, 0);
+      const cpuUsPerEntry = Math.round((cpuMs / entries) * 10_000) / 10;
+      const window = windowOf(groups, batch);
+      const shape = { nodes: 3, groups, batch, entryBytes, window };
+      print({ scenario: "raft", ...shape, perSecond, ackMsP50, ackMsP99, cpuUsPerEntry });
     }
   }
   await killLeader(children);
   for (const child of children) child.kill("SIGKILL");
   rmSync(dir, { recursive: true, force: true });
+  if (values.save === undefined) return;
+  const path = fileURLToPath(new URL(`results/${values.save}.json`, import.meta.url));
+  writeFileSync(path, `${JSON.stringify({ ...machine, loadAfter: loadNow(), lines }, null, 2)}\n`);
 }
 
 async function startChildren(dir) {
@@ -94,10 +113,17 @@ async function killLeader(children) {
     }
   }
   const lost = Math.max(0, acked - total);
-  print({ bench: "raft-leader-kill", acked, lost, longestStallMs: Math.round(longestMs) });
+  print({ scenario: "raft-leader-kill", acked, lost, longestStallMs: Math.round(longestMs) });
 }
 
+function windowOf(groups, batch) {
+  return Math.max(1, Math.min(windowMax, Math.floor(entriesUnderWay / (groups * batch))));
+}
+
+const lines = [];
+
 function print(line) {
+  lines.push(line);
   console.log(JSON.stringify(line));
 }
 
@@ -173,11 +199,17 @@ async function answer(node, { groups, batch, seconds, add }) {
     return { version: 1, data: Buffer.alloc(entryBytes, "x") };
   });
   let count = 0;
+  const waitsMs = [];
+  const cpu = process.cpuUsage();
   const drive = async (group) => {
     while (performance.now() < endMs) {
       try {
+        const beganMs = performance.now();
         await group.propose(commands);
-        count += batch;
+        const nowMs = performance.now();
+        // What ends behind the time does not count.
+        if (nowMs <= endMs) count += batch;
+        if (waitsMs.length < waitsMax) waitsMs.push(nowMs - beganMs);
       } catch {
         // Refused at a limit: counted by nobody, asked again.
         await new Promise((done) => setTimeout(done, 10));
@@ -187,10 +219,13 @@ async function answer(node, { groups, batch, seconds, add }) {
   const wanted = led.filter(({ group }) => group <= groups);
   await Promise.all(
     wanted.flatMap(({ group }) => {
-      return Array.from({ length: windowProposals }, () => drive(node.group(group)));
+      return Array.from({ length: windowOf(groups, batch) }, () => drive(node.group(group)));
     }),
   );
-  return { count };
+  // A process that leads nothing waits as well: it works for the others.
+  await new Promise((done) => setTimeout(done, Math.max(0, endMs - performance.now())));
+  const { user, system } = process.cpuUsage(cpu);
+  return { count, waitsMs, cpuMs: (user + system) / 1000 };
 }
 
 // Behind the class: a child makes its machines at once.
