@@ -11,7 +11,7 @@ import {
   type Random,
   toError,
 } from "../base/index.ts";
-import { createAdminApp } from "./app.ts";
+import { type AdminApp, createAdminApp } from "./app.ts";
 import { AuditLog } from "./audit.ts";
 import { ApiKeys } from "./keys.ts";
 import type { AdminHost } from "./ports.ts";
@@ -49,13 +49,68 @@ const connectionsMax = 512;
 /** Cursors may hold a client id of 64 KiB. */
 const headerBytesMax = 128 * 1024;
 
-/** @throws what the socket says when the address cannot be had (EADDRINUSE, EACCES). */
+/**
+ * The address first: where it cannot be had no key is made that nobody would be told.
+ * @throws what the socket says when the address cannot be had (EADDRINUSE, EACCES).
+ */
 export async function openAdmin(
   settings: AdminSettings,
   dataDir: string,
   host: AdminHost,
   components: AdminComponents,
 ): Promise<AdminServer> {
+  let rooms: Rooms | undefined;
+  const server = createAdaptorServer({
+    fetch: (request, env) => rooms?.app.fetch(request, { remote: remoteOf(env) }) ?? notYet(),
+    serverOptions: {
+      headersTimeout: headersMs,
+      requestTimeout: requestMs,
+      maxHeaderSize: headerBytesMax,
+      connectionsCheckingInterval: headersMs,
+    },
+    overrideGlobalObjects: false,
+  }) as Server;
+  server.maxConnections = connectionsMax;
+  const port = await listen(server, settings);
+  const { logger } = components;
+  server.on("error", (error) => logger.warn("admin.server_error", { error: toError(error) }));
+  try {
+    rooms = await openRooms(settings, dataDir, host, components);
+  } catch (error) {
+    await closeServer(server);
+    throw error;
+  }
+  const { app, audit, tasks, traces, firstKey } = rooms;
+  return {
+    host: settings.host,
+    port,
+    firstKey,
+    tasks,
+    stopTasks: () => tasks.close(),
+    close: async () => {
+      app.close();
+      traces.close();
+      await tasks.close();
+      await closeServer(server);
+      await audit.close();
+    },
+  };
+}
+
+type Rooms = {
+  readonly app: AdminApp;
+  readonly audit: AuditLog;
+  readonly tasks: Tasks;
+  readonly traces: Traces;
+  readonly firstKey: string | undefined;
+};
+
+async function openRooms(
+  settings: AdminSettings,
+  dataDir: string,
+  host: AdminHost,
+  components: AdminComponents,
+): Promise<Rooms> {
   const { disk, clock, random, logger, version, helpOf } = components;
   const dir = joinPath(dataDir, folderName);
   await disk.makeDir(dir);
@@ -67,33 +122,12 @@ export async function openAdmin(
   const app = createAdminApp(settings, {
     ...{ host, keys, audit, tasks, traces, clock, logger, version, helpOf },
   });
-  const server = createAdaptorServer({
-    fetch: (request, env) => app.fetch(request, { remote: remoteOf(env) }),
-    serverOptions: {
-      headersTimeout: headersMs,
-      requestTimeout: requestMs,
-      maxHeaderSize: headerBytesMax,
-      connectionsCheckingInterval: headersMs,
-    },
-    overrideGlobalObjects: false,
-  }) as Server;
-  server.maxConnections = connectionsMax;
-  const port = await listen(server, settings);
-  server.on("error", (error) => logger.warn("admin.server_error", { error: toError(error) }));
-  return {
-    host: settings.host,
-    port,
-    firstKey: firstSecret,
-    tasks,
-    stopTasks: () => tasks.close(),
-    close: async () => {
-      app.close();
-      traces.close();
-      await tasks.close();
-      await closeServer(server);
-      await audit.close();
-    },
-  };
+  return { app, audit, tasks, traces, firstKey: firstSecret };
+}
+
+/** In the moment between the socket and the keys. */
+function notYet(): Response {
+  return new Response("starting\n", { status: 503, headers: { "retry-after": "1" } });
 }
 
 function remoteOf(environment: unknown): string {

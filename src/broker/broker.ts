@@ -71,6 +71,8 @@ const nothing: ConnectionHandlers = {
   onClose: () => undefined,
 };
 
+const drainTellMs = 1000;
+
 export class Broker implements ConnectionOwner {
   readonly counters: BrokerCounters;
   readonly sessions: Sessions;
@@ -266,6 +268,7 @@ export class Broker implements ConnectionOwner {
     const { closeBatchMax, closePaceMs, lingerMs } = this.#settings;
     this.#overload.stop();
     this.#sys.stop();
+    const tellNoMore = this.#tellWhatIsLeft();
     await Promise.all(this.#listeners.map((listener) => listener.close()));
     let inBatch = 0;
     for (const connection of [...this.#connections]) {
@@ -279,6 +282,19 @@ export class Broker implements ConnectionOwner {
     for (const connection of this.#connections) connection.destroy();
     await Promise.race([this.#parts.path.idle(), sleep(clock, lingerMs)]);
     await this.#closeSessions();
+    tellNoMore();
+  }
+
+  /** Each second, for who waits for the end. Returns the end of it. */
+  #tellWhatIsLeft(): () => void {
+    const { clock, logger } = this.#components;
+    const tell = (): void => {
+      const [clients, sessions] = [this.#connections.size, this.#detaching.size];
+      logger.info("broker.draining", { clients, sessions });
+      cancel = clock.schedule(drainTellMs, tell);
+    };
+    let cancel = clock.schedule(drainTellMs, tell);
+    return () => cancel();
   }
 
   /**

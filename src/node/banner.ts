@@ -11,6 +11,8 @@ export type BannerFacts = {
   readonly listeners: readonly BoundListener[];
   /** The HTTP interface, where there is one. */
   readonly admin: { readonly host: string; readonly port: number } | undefined;
+  /** Its address, where it was wanted and another program has it. */
+  readonly adminTaken: string | undefined;
   /** Secret of the first API key, at the start that made it. */
   readonly firstKey: string | undefined;
   readonly dataDir: string;
@@ -49,12 +51,15 @@ function readyLine(facts: BannerFacts): string {
   return `ready mqtt=${mqtt} admin=${at} ms=${Math.round(facts.readyMs)}`;
 }
 
-function adminLines({ admin, firstKey }: BannerFacts): string[] {
+function adminLines({ admin, adminTaken, firstKey, command }: BannerFacts): string[] {
+  if (adminTaken !== undefined) {
+    return [row("admin", `none: another program has ${adminTaken} (see --admin-port)`)];
+  }
   if (admin === undefined) return [];
-  const url = row("admin", `http://${address(admin.host, admin.port)}`);
-  return firstKey === undefined
-    ? [url]
-    : [url, row("admin key", `${firstKey}  (shown this once; role admin)`)];
+  const url = `http://${address(admin.host, admin.port)}`;
+  if (firstKey === undefined) return [row("admin", url)];
+  const save = `${command} context add here --url ${url} --key ${firstKey}`;
+  return [row("admin", `${url}  (its first key, role admin, is shown this once)`), row("", save)];
 }
 
 export function address(host: string, port: number): string {

@@ -27,6 +27,8 @@ export type NodeLogger = Logger & {
 };
 
 const tracePrefix = "trace.";
+/** Each of these says how far something is: a folded one would say nothing. */
+const counted: ReadonlySet<string> = new Set(["broker.draining"]);
 const levels = ["debug", "info", "warn", "error"] as const;
 
 export function createLogger(options: LoggerOptions): NodeLogger {
@@ -54,7 +56,9 @@ export function createLogger(options: LoggerOptions): NodeLogger {
     (event: string, fields: LogFields = {}): void => {
       // Somebody asked for every line of it.
       if (event.startsWith(tracePrefix)) sink[level](clean(fields), event);
-      else if (levels.indexOf(level) >= threshold) fold.take(level, event, clean(fields));
+      else if (levels.indexOf(level) < threshold) return;
+      else if (counted.has(event)) sink[level](clean(fields), event);
+      else fold.take(level, event, clean(fields));
     };
   return {
     debug: at("debug"),

@@ -72,8 +72,27 @@ describe("the admin port", () => {
       const { exit, stderr } = await startRefused({ dataDir, args });
       expect(exit.code).toBe(4);
       expect(stderr).toContain(`cannot listen on 127.0.0.1:${broker.adminPort} (admin.port)`);
-      await using again = await startBroker({ dataDir });
-      expect(again.adminPort).toBeUndefined();
+      await using again = await startBroker({ dataDir, args: ["--admin-port", "0"] });
+      expect(keyIn(again.startLines)).toBeDefined();
+    }));
+
+  test("one that nobody chose and another program has keeps no node from starting", () =>
+    withTemporaryFolder(async (folder) => {
+      const other = net.createServer().on("error", () => undefined);
+      await new Promise((resolve) => {
+        other.listen(18083, "127.0.0.1", () => resolve(undefined)).once("error", resolve);
+      });
+      const dataDir = join(folder, "data");
+      // Names no port, and keeps the tool from turning the interface off.
+      const args = ["--set", "admin.openMetrics=true"];
+      const broker = await startBroker({ dataDir, args });
+      expect(broker.startLines.join("\n")).toContain("none: another program has 127.0.0.1:18083");
+      expect(broker.startLines.at(-1)).toContain(" admin=off ");
+      await broker.stop();
+      // No key was made that nobody was told of.
+      await using again = await startBroker({ dataDir, args: ["--admin-port", "0"] });
+      expect(keyIn(again.startLines)).toBeDefined();
+      other.close();
     }));
 
   test("idle strangers get so many connections and no more, and leave room when they go", () =>

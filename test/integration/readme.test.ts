@@ -27,13 +27,14 @@ test("the README's commands print what it shows", async () => {
   await withTemporaryFolder(async (folder) => {
     for (const part of copied) await cp(join(root, part), join(folder, part), { recursive: true });
     symlinkSync(join(root, "node_modules"), join(folder, "node_modules"));
-    const port = await freePort();
-    // `npm start` has no port in the README: it is the default that a reader sees.
+    const [port, adminPort] = [await freePort(), await freePort()];
+    // `npm start` has no ports in the README: they are the defaults that a reader sees.
     const replace = (text: string): string =>
       text
-        .replace(/^npm start$/, `npm start -- --port ${port}`)
+        .replace(/^npm start$/, `npm start -- --port ${port} --admin-port ${adminPort}`)
+        .replaceAll("18083", String(adminPort))
         .replace(/^(mosquitto_(?:pub|sub)) /, `$1 -p ${port} `)
-        .replaceAll("1883", String(port));
+        .replaceAll(/\b1883\b/g, String(port));
     const commands = parseDocument(readme);
     expect(commands.filter(({ command }) => command.startsWith("mosquitto_")).length).toBe(5);
     expect(await runDocument(readme, { cwd: folder, replace })).toBe(commands.length);

@@ -116,9 +116,11 @@ type Run = {
 function launch(options: BrokerOptions): Run {
   const { dataDir, port = 0, args = [] } = options;
   const main = options.main ?? launcherPath();
+  // Many run at the same time, and most tests need none.
+  const admin = args.some((arg) => arg.includes("admin")) ? [] : ["--admin-port", "off"];
   const child = spawn(
     process.execPath,
-    [main, "start", "--data", dataDir, "--port", String(port), ...args],
+    [main, "start", "--data", dataDir, "--port", String(port), ...admin, ...args],
     { env: { ...process.env, ...options.env }, stdio: ["ignore", "pipe", "pipe"] },
   );
   live.add(child);

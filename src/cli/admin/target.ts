@@ -10,10 +10,21 @@ import { toError } from "../../base/index.ts";
 import type { CommandInput, Io, OptionSpec } from "../command.ts";
 import { cliErrors } from "../errors.ts";
 
+const urlOption: OptionSpec = {
+  flags: "--url <url>",
+  doc: "the node's HTTP address (FLAGSTONE_URL)",
+};
+const contextOption: OptionSpec = {
+  flags: "--context <name>",
+  doc: "which of the saved contexts",
+};
+
+/** For what needs no key. */
+export const urlOptions: readonly OptionSpec[] = [urlOption, contextOption];
 export const targetOptions: readonly OptionSpec[] = [
-  { flags: "--url <url>", doc: "the node's HTTP address (FLAGSTONE_URL)" },
+  urlOption,
   { flags: "--key <key>", doc: "API key (better: FLAGSTONE_KEY, or a context)" },
-  { flags: "--context <name>", doc: "which of the saved contexts" },
+  contextOption,
 ];
 
 export const urlDefault = "http://127.0.0.1:18083";
@@ -24,11 +35,18 @@ export type Contexts = {
   readonly contexts: Readonly<Record<string, Context>>;
 };
 
+type Asking = Pick<CommandInput, "options" | "io">;
+
 /** @throws CLI_USAGE, CLI_FILE_UNREADABLE. */
-export function clientOf({ options, io }: Pick<CommandInput, "options" | "io">): AdminClient {
-  const saved = contextOf(options.text("context"), io);
+export function targetUrlOf({ options, io }: Asking, saved = contextOf(options, io)): string {
   const given = options.text("url") ?? io.environment.FLAGSTONE_URL;
-  const url = checkUrl(given ?? saved?.url ?? urlDefault);
+  return checkUrl(given ?? saved?.url ?? urlDefault);
+}
+
+/** @throws CLI_USAGE, CLI_FILE_UNREADABLE. */
+export function clientOf({ options, io }: Asking): AdminClient {
+  const saved = contextOf(options, io);
+  const url = targetUrlOf({ options, io }, saved);
   const isSaved = saved !== undefined && isSameAddress(url, saved.url);
   const key =
     options.text("key") ?? io.environment.FLAGSTONE_KEY ?? (isSaved ? saved.key : undefined);
@@ -54,7 +72,8 @@ export function checkUrl(text: string): string {
   });
 }
 
-function contextOf(wanted: string | undefined, io: Io): Context | undefined {
+function contextOf(options: CommandInput["options"], io: Io): Context | undefined {
+  const wanted = options.text("context");
   const { current, contexts } = readContexts(io);
   const name = wanted ?? io.environment.FLAGSTONE_CONTEXT ?? current;
   if (name === undefined) return undefined;

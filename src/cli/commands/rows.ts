@@ -45,6 +45,11 @@ export const commandRows: readonly CommandRow[] = [
     load: async () => (await import("./status.ts")).status,
   },
   {
+    name: "health",
+    summary: "whether a node is ready, as an exit code",
+    load: async () => (await import("./health.ts")).health,
+  },
+  {
     name: "clients",
     summary: "connected clients",
     load: async () => (await import("./clients.ts")).clients,

@@ -3,6 +3,7 @@
 
 import type { CodedError } from "../../base/index.ts";
 import {
+  address,
   bannerLines,
   type Config,
   createLineWriter,
@@ -140,10 +141,12 @@ function loggerFor(settings: Settings, io: Io): LauncherLogger {
 
 function factsOf(node: RunningNode, io: Io): Parameters<typeof bannerLines>[0] {
   const { settings, dataDir } = node;
+  const { admin } = settings;
   return {
     version,
     listeners: node.listeners,
     admin: node.admin,
+    adminTaken: isAdminMissing(node) ? address(admin.host, admin.port) : undefined,
     firstKey: node.admin?.firstKey,
     dataDir: settings.data.dir,
     freeBytes: dataDir.space.freeBytes,
@@ -152,4 +155,8 @@ function factsOf(node: RunningNode, io: Io): Parameters<typeof bannerLines>[0] {
     command: io.command,
     readyMs: node.readyMs,
   };
+}
+
+function isAdminMissing({ settings, admin }: RunningNode): boolean {
+  return settings.admin.enabled && admin === undefined;
 }

@@ -6,6 +6,7 @@ import { type Closer, toError } from "../../base/index.ts";
 import type { Components } from "../assemble.ts";
 import { address } from "../banner.ts";
 import type { Settings } from "../config/keys.ts";
+import { defaultLabel } from "../config/place.ts";
 import type { DataDir } from "../data-dir.ts";
 import { helpOfCode } from "../error-tables.ts";
 import { nodeErrors } from "../errors.ts";
@@ -31,14 +32,19 @@ type Place = {
   readonly components: Components;
 };
 
-/** Undefined where none is wanted. The closer owns it. @throws NODE_LISTEN_FAILED. */
+/**
+ * Undefined where none is wanted, or where nobody chose its port and another program has it. The
+ * closer owns it. @throws NODE_LISTEN_FAILED.
+ */
 export async function openOperator(place: Place, closer: Closer): Promise<Operated | undefined> {
   const { settings, dataDir, components } = place;
   if (!settings.admin.enabled) return undefined;
   const { disk, clock, random, logger, configuration } = components;
   const view = closer.own(new NodeView({ settings, dataDir, clock, disk, configuration }));
   const parts = { disk, clock, random, logger, version, helpOf: helpOfCode };
-  const server = closer.own(await openServer(place, view, parts));
+  const opened = await openServer(place, view, parts);
+  if (opened === undefined) return undefined;
+  const server = closer.own(opened);
   const { host, port, firstKey, tasks } = server;
   view.watchTasks(() => tasks.activeCount);
   return {
@@ -58,10 +64,10 @@ export async function openOperator(place: Place, closer: Closer): Promise<Operat
 }
 
 async function openServer(
-  { settings, dataDir }: Place,
+  { settings, dataDir, components }: Place,
   view: NodeView,
   parts: Parameters<typeof openAdmin>[3],
-): Promise<AdminServer> {
+): Promise<AdminServer | undefined> {
   const { host, port } = settings.admin;
   try {
     return await openAdmin(adminSettings(settings), dataDir.path, view, parts);
@@ -69,10 +75,24 @@ async function openServer(
     const { code, message } = toError(error) as NodeJS.ErrnoException;
     // What is not the socket's is told as it is.
     if (code === undefined || !/^E[A-Z]+$/.test(code)) throw error;
+    if (code === "EADDRINUSE" && !isChosen(components)) {
+      // Two nodes on one machine: the second one serves its clients all the same.
+      const advice = "choose one with --admin-port, or turn it off";
+      components.logger.warn("admin.port_taken", { address: address(host, port), advice });
+      return undefined;
+    }
     const reason = code === "EADDRINUSE" ? "another program does" : message;
     throw nodeErrors.listenFailed(
       { key: "admin.port", address: address(host, port), reason },
       error,
     );
   }
+}
+
+/** Whether somebody asked for this address. A program that embeds a node did. */
+function isChosen({ configuration }: Components): boolean {
+  const values = configuration?.values();
+  if (values === undefined) return true;
+  const keys = ["admin.enabled", "admin.host", "admin.port"];
+  return values.some(({ path, origin }) => keys.includes(path) && origin !== defaultLabel);
 }

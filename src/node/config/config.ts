@@ -47,6 +47,9 @@ export function secretFilesOf({ effective }: Config): string[] {
   return [...new Set(files)];
 }
 
+/** A program has doors of its own, and may run several nodes: none opens one unasked. */
+const embedded = { admin: { enabled: false } };
+
 /**
  * Settings from a plain object in the shape of the file, for embedding programs:
  * `createSettings({ data: { dir: "./data" }, mqtt: { publishWait: "5s" } })`.
@@ -54,9 +57,8 @@ export function secretFilesOf({ effective }: Config): string[] {
  */
 export function createSettings(input: object = {}): Settings {
   const faults: Fault[] = [];
-  const root = rawFromObject(input);
-  const layer = readRoot(keyTable, root, faults);
-  return finish(resolve(keyTable, [layer], faults), faults).settings;
+  const layers = [embedded, input].map((each) => readRoot(keyTable, rawFromObject(each), faults));
+  return finish(resolve(keyTable, layers, faults), faults).settings;
 }
 
 /** All sources against any table; faults are collected, never thrown. */

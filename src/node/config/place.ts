@@ -22,8 +22,11 @@ export type Place =
   | { readonly kind: "source"; readonly label: string }
   | { readonly kind: "default" };
 
+/** Of a value that nobody gave. */
+export const defaultLabel = "default";
+
 export function describePlace(place: Place): string {
-  if (place.kind === "default") return "default";
+  if (place.kind === "default") return defaultLabel;
   return place.kind === "file" ? `${place.file}:${place.line}:${place.column}` : place.label;
 }
 

@@ -223,6 +223,11 @@ describe("stopping", () => {
     expect(clients.filter((client) => client.isClosed).length).toBe(3);
     await world.clock.complete(closed);
     expect(clients.filter((client) => client.isClosed).length).toBe(5);
+    // How many are left is told each second, and no more once all have gone.
+    const told = world.events("broker.draining");
+    expect(told.map(({ clients: left }) => left)).toEqual([4, 2]);
+    await world.advance(5000);
+    expect(world.events("broker.draining")).toHaveLength(told.length);
   });
 
   test("a client that does not take its rest does not hold up the stop for ever", async () => {

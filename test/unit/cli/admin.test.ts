@@ -131,7 +131,7 @@ describe.each(leaves)("$name", ({ name, command }) => {
   const isLocal = name.startsWith("context");
 
   test("a wrong key is 1, a node that is not there 4, both in a sentence", async () => {
-    if (isLocal || /^explain$/.test(name)) return;
+    if (isLocal || /^(explain|health)$/.test(name)) return;
     const words = onPaper(wordsOf(command.examples[0])).filter((word) => word !== "--url");
     const asked = words.filter((word) => !word.startsWith("http://"));
     if (command.examples[0].includes("trim")) asked.push("--before", "1h");
@@ -316,4 +316,17 @@ test("a trace prints what comes until it is stopped, and ends on the node too", 
   expect(world.traces.list().at(-1)).toMatchObject({ state: "ended", lines: 2 });
   const both = await run(["trace", "--client", "a", "--filter", "b"]);
   expect([both.code, both.error]).toEqual([2, expect.stringContaining("say what to watch")]);
+});
+
+describe("health", () => {
+  test("is 0 when ready, 1 with the reasons when not, 4 when nobody answers; no key is sent", async () => {
+    const ready = await run(["health"]);
+    expect(ready).toEqual({ code: 0, out: "ready\n[ok] log: fine\n", error: "" });
+    world.node.state.node = "draining";
+    expect(await run(["health"])).toMatchObject({ code: 1, out: "not ready: draining\n" });
+    expect(await run(["health", "--live"])).toMatchObject({ code: 0, out: "ok\n" });
+    const away = await run(["health", "--url", "http://10.9.9.9:1"]);
+    expect([away.code, away.error]).toEqual([4, expect.stringMatching(/^cannot reach http:/)]);
+    expect((await run(["health", "--within", "0"])).code).toBe(2);
+  });
 });

@@ -11,6 +11,7 @@ const facts: BannerFacts = {
   version: "0.1.0",
   listeners: [listener("127.0.0.1", 1883)],
   admin: undefined,
+  adminTaken: undefined,
   firstKey: undefined,
   dataDir: "./data",
   freeBytes: 12.3 * 2 ** 30,
@@ -44,10 +45,19 @@ test("an admin port is told with its address, and the first API key once", () =>
   const admin = { host: "127.0.0.1", port: 18083 };
   const key = `fs_${"a".repeat(8)}_${"b".repeat(43)}`;
   const lines = bannerLines({ ...facts, admin, firstKey: key });
-  expect(lines).toContain("  admin      http://127.0.0.1:18083");
-  expect(lines).toContain(`  admin key  ${key}  (shown this once; role admin)`);
+  const url = "http://127.0.0.1:18083";
+  const at = lines.indexOf(`  admin      ${url}  (its first key, role admin, is shown this once)`);
+  expect(lines[at + 1]).toContain(` context add here --url ${url} --key ${key}`);
   expect(lines.at(-1)).toContain("admin=127.0.0.1:18083");
-  expect(bannerLines({ ...facts, admin }).join("\n")).not.toContain("admin key");
+  expect(bannerLines({ ...facts, admin }).join("\n")).not.toContain("key");
+});
+
+test("an admin port that another program has is told, with the flag for another one", () => {
+  const lines = bannerLines({ ...facts, adminTaken: "127.0.0.1:18083" });
+  expect(lines).toContain(
+    "  admin      none: another program has 127.0.0.1:18083 (see --admin-port)",
+  );
+  expect(lines.at(-1)).toContain(" admin=off ");
 });
 
 test("an address that others reach is said loudly, and the try lines use one that can be dialled", () => {

@@ -125,3 +125,21 @@ test("flush writes what is folded", () => {
   logger.flush();
   expect(records().at(-1)).toMatchObject({ repeated: 2 });
 });
+
+test("lines of traces and the counts of a drain are not folded; traces pass at any level", () => {
+  const { logger, records } = capture({ level: "info" });
+  for (let count = 0; count < 20; count++) {
+    logger.info("broker.draining", { clients: 20 - count });
+    logger.info("trace.publish", { clientId: "a" });
+    logger.info("room.other");
+  }
+  const count = (name: string) => records().filter(({ event }) => event === name).length;
+  expect([count("broker.draining"), count("trace.publish"), count("room.other")]).toEqual([
+    20, 20, 5,
+  ]);
+  logger.setLevel("error");
+  logger.info("broker.draining", { clients: 0 });
+  logger.info("trace.publish", { clientId: "a", payload: "S1" });
+  expect([count("broker.draining"), count("trace.publish")]).toEqual([20, 21]);
+  expect(records().at(-1)).toMatchObject({ payload: "[hidden]" });
+});

@@ -5,9 +5,9 @@ import { kib, mib } from "./units.ts";
 
 export const admin = group("The HTTP interface for operators: API, metrics, health.", {
   enabled: flag({
-    doc: "Whether the node has one. `--admin-port` of `flagstone start` turns it on.",
+    doc: "Whether the node has one. Inside a program (`createSettings`) it has none by default.",
     reload: "restart",
-    fallback: "false",
+    fallback: "true",
   }),
   host: text({
     doc: "Address to bind. There is no TLS: for other machines put a proxy with TLS before it.",

@@ -128,7 +128,14 @@ test("environment names reach entries that the file names, whatever their case",
 
 test("variables that are not ours are left alone", () => {
   const environment = { FLAGSTONE_PORT: "tcp://10.0.0.1:1883", FLAGSTONE: "x", OTHER__A: "1" };
-  expect(readConfig({ environment }).settings).toEqual(createSettings());
+  expect(readConfig({ environment }).settings).toEqual(readConfig({}).settings);
+});
+
+test("a program gets what a launched node gets, but for a door that it did not ask for", () => {
+  const { admin, ...rest } = readConfig({}).settings;
+  expect(admin.enabled).toBe(true);
+  expect(createSettings()).toEqual({ ...rest, admin: { ...admin, enabled: false } });
+  expect(createSettings({ admin: { enabled: true } }).admin.enabled).toBe(true);
 });
 
 test("naming a listener replaces the built-in one", () => {
