@@ -29,6 +29,13 @@ import { ProxyDoor } from "./node-proxy.ts";
 import { TlsDoor } from "./node-tls.ts";
 import { WebSocketDoor } from "./node-websocket.ts";
 
+/**
+ * Connections that the system holds until a turn of the event loop takes them; Node's own 511 is less
+ * than what comes back at once behind a restart. Those beyond try again after a second, then after
+ * two. The system may bound it further (`net.core.somaxconn`).
+ */
+const waitingAcceptsMax = 4096;
+
 export const nodeNetwork: Network = { listen, connect };
 
 async function listen(
@@ -56,7 +63,7 @@ function listenOnce(address: ListenAddress, door: Door): Promise<Listener> {
   return new Promise((resolve, reject) => {
     const server = net.createServer({ noDelay: true }, (socket) => door.open(socket));
     server.once("error", reject);
-    server.listen({ ...address }, () => {
+    server.listen({ ...address, backlog: waitingAcceptsMax }, () => {
       server.off("error", reject);
       resolve(new NodeListener(server, door));
     });

@@ -1,4 +1,7 @@
 // The timers of one connection: the next deadline of its protocol core, and waits that end with it.
+//
+// Invariant: a deadline is judged behind the reading of what has arrived. When a turn of the event loop
+// took long, timers come first and bytes second; a peer must not pay for that.
 
 import type { Cancel, Clock } from "../base/index.ts";
 import type { ServerConnection } from "../mqtt/index.ts";
@@ -21,12 +24,16 @@ export class ConnectionTimers {
     if (deadlineMs === undefined) return;
     if (this.#alarm !== undefined && this.#alarm.atMs <= deadlineMs) return;
     this.#alarm?.cancel();
-    const cancel = this.#clock.schedule(deadlineMs - this.#clock.elapsedMs(), () => {
+    const judge = (): void => {
+      if (this.#alarm !== alarm) return;
       this.#alarm = undefined;
       this.#core.tick(this.#clock.elapsedMs());
       this.watch();
-    });
-    this.#alarm = { atMs: deadlineMs, cancel };
+    };
+    const delayMs = deadlineMs - this.#clock.elapsedMs();
+    const cancel = this.#clock.schedule(delayMs, () => this.#clock.soon(judge));
+    const alarm = { atMs: deadlineMs, cancel };
+    this.#alarm = alarm;
   }
 
   /** Nothing happens once they have been stopped: what is late must not act on what has ended. */
@@ -42,6 +49,7 @@ export class ConnectionTimers {
   stop(): void {
     this.#isStopped = true;
     this.#alarm?.cancel();
+    this.#alarm = undefined;
     for (const cancel of this.#waits) cancel();
     this.#waits.clear();
   }

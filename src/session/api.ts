@@ -262,8 +262,8 @@ export type SessionSummary = {
   /** Unfinished messages at QoS 1 and 2: sent and not acked, or bound to be sent. */
   readonly inFlight: number;
   /**
-   * Messages wait that were not sent yet, or (offline) are in flight. Known by the time of the last
-   * match: what has expired since counts.
+   * Messages wait that were not sent yet and have not expired, or (offline) are in flight. An upper
+   * bound where some of what matched was read already and lasts longer than the rest.
    */
   readonly backlog: boolean;
   /** Messages lost to `backlogMax`, retention or damage since the session was created. */

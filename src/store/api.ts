@@ -252,6 +252,15 @@ export interface InterestFace {
   remove(filter: string): void;
   /** Time of the last TTV that matched, by shard; undefined when it has to be scanned for. */
   lastMatchUs(filter: string, shard: ShardNumber): number | undefined;
+  /**
+   * Whether something that matched after `afterUs` may still wait, not expired at `nowUs`. False is
+   * certain; undefined when it has to be scanned for.
+   */
+  mayWait(
+    filter: string,
+    shard: ShardNumber,
+    when: { readonly afterUs: number; readonly nowUs: number },
+  ): boolean | undefined;
 }
 
 // ---------------------------------------------------------------- the store

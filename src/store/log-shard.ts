@@ -441,7 +441,7 @@ export class LogShard implements ShardMachine, ShardSource {
       return;
     }
     const stream = this.#store(slab, item, ttv);
-    this.#interest.match(this.ordinal, ttv.topic, timeUs, this.#matched);
+    this.#interest.match(this.ordinal, ttv, timeUs, this.#matched);
     const anybody = this.#matched.some((entry) => entry.uses.size > 0);
     if (!anybody) {
       this.#matched.length = 0;

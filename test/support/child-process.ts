@@ -38,7 +38,9 @@ export function startProgram(command: string, args: readonly string[], input?: s
   child.stdin?.on("error", () => undefined).end(input);
   const exited = new Promise<number>((resolve, reject) => {
     child.once("error", (error) => {
-      reject(new Error(`cannot run ${command} (Debian: mosquitto-clients): ${error.message}`));
+      reject(
+        new Error(`cannot run ${command} (.ci/run installs it from Debian): ${error.message}`),
+      );
     });
     child.once("close", (code) => {
       live.delete(child);

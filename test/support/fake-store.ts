@@ -354,6 +354,19 @@ class FakeInterest implements InterestFace {
     const rows = this.#data.logs.get(shard) ?? [];
     return rows.findLast((row) => topicMatches(filter, row.topic))?.timeUs ?? 0;
   }
+
+  mayWait(
+    filter: string,
+    shard: ShardNumber,
+    { afterUs, nowUs }: { readonly afterUs: number; readonly nowUs: number },
+  ): boolean | undefined {
+    if (!this.counts.has(filter)) return undefined;
+    const rows = this.#data.logs.get(shard) ?? [];
+    return rows.some(
+      ({ timeUs, topic, expiryUs }) =>
+        timeUs > afterUs && topicMatches(filter, topic) && (expiryUs === 0 || expiryUs > nowUs),
+    );
+  }
 }
 
 export class FakeMapShard implements MapShard {

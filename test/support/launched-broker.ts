@@ -4,6 +4,7 @@
 import { mkdtemp, realpath, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { ConnectionOptions } from "node:tls";
 import type { IConnectPacket } from "mqtt-packet";
 import { afterAll, afterEach, beforeAll } from "vitest";
 import { type BrokerProcess, startBroker } from "./broker-process.ts";
@@ -88,6 +89,13 @@ export class LaunchedBroker {
   /** A transport without CONNECT. */
   async raw(level: ProtocolLevel = 5, port = this.#port): Promise<RawClient> {
     const client = await RawClient.open(port, level);
+    this.#clients.add(client);
+    return client;
+  }
+
+  /** The same over TLS, for a broker whose listener speaks it. */
+  async rawTls(options: ConnectionOptions, level: ProtocolLevel = 5): Promise<RawClient> {
+    const client = await RawClient.openTls({ port: this.#port, ...options }, level);
     this.#clients.add(client);
     return client;
   }

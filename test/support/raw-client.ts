@@ -5,6 +5,7 @@
 // Nothing is answered by itself: no acks, no pings. Every wait has a limit and says what did arrive.
 
 import { connect, type Socket } from "node:net";
+import { type ConnectionOptions, connect as connectTls } from "node:tls";
 import mqttPacket from "mqtt-packet";
 
 export type Packet = mqttPacket.Packet;
@@ -44,14 +45,16 @@ export class RawClient {
   }
 
   static open(port: number, level: ProtocolLevel = 5, host = "127.0.0.1"): Promise<RawClient> {
-    return new Promise((resolve, reject) => {
-      const socket = connect({ port, host, allowHalfOpen: true });
-      socket.once("error", reject);
-      socket.once("connect", () => {
-        socket.off("error", reject);
-        resolve(new RawClient(socket, level));
-      });
-    });
+    return opened(connect({ port, host, allowHalfOpen: true }), "connect", level);
+  }
+
+  static openTls(options: ConnectionOptions, level: ProtocolLevel = 5): Promise<RawClient> {
+    return opened(connectTls({ host: "127.0.0.1", ...options }), "secureConnect", level);
+  }
+
+  /** For a socket that is open. */
+  static over(socket: Socket, level: ProtocolLevel): RawClient {
+    return new RawClient(socket, level);
   }
 
   /** Bytes as they are: a Buffer, or hex with spaces (`c0 00`). */
@@ -217,6 +220,16 @@ export class RawClient {
       });
     }
   }
+}
+
+function opened(socket: Socket, event: string, level: ProtocolLevel): Promise<RawClient> {
+  return new Promise((resolve, reject) => {
+    socket.once("error", reject);
+    socket.once(event, () => {
+      socket.off("error", reject);
+      resolve(RawClient.over(socket, level));
+    });
+  });
 }
 
 export function parseHex(hex: string): Buffer {

@@ -136,7 +136,7 @@ export class Inspector implements SessionInspector {
     const found: TableEntry[] = [];
     let total = 0;
     let next: string | undefined;
-    for (const entry of table.matching(query, context.store)) {
+    for (const entry of table.matching(query, context.store, context.clock.wallUs())) {
       total++;
       if (page.after !== undefined && entry.clientId <= page.after) continue;
       if (found.length < countMax) found.push(entry);
@@ -162,7 +162,7 @@ export class Inspector implements SessionInspector {
 
   async #summaryOf(entry: TableEntry): Promise<SessionSummary | undefined> {
     const { clientId } = entry;
-    const { store } = this.#parts.context;
+    const { store, clock } = this.#parts.context;
     const shard = store.state(clientId);
     const keys = sessionKeys(clientId);
     const claimEntry = await shard.get(keys.claim);
@@ -183,7 +183,7 @@ export class Inspector implements SessionInspector {
       expiryS: closed?.expiryS ?? claim.expiryS,
       subscriptions: subs.length,
       inFlight: state?.inFlight ?? 0,
-      backlog: hasBacklog(entry, store),
+      backlog: hasBacklog(entry, store, clock.wallUs()),
       dropped: state?.dropped ?? 0,
     };
   }

@@ -50,7 +50,7 @@ export class SessionTable {
   }
 
   /** All that may match, in order of client ids; what has to be read for that is not known here. */
-  *matching(query: SessionQuery, store: Store): Iterable<TableEntry> {
+  *matching(query: SessionQuery, store: Store, nowUs: number): Iterable<TableEntry> {
     const { clientId, clientIdPrefix = "", state, backlog, dropped } = query;
     const named = clientId === undefined ? undefined : this.get(clientId);
     const among = clientId === undefined ? this.#inOrder() : named === undefined ? [] : [named];
@@ -60,7 +60,7 @@ export class SessionTable {
         continue;
       }
       if (dropped !== undefined && dropped !== (stateOf(entry)?.dropped ?? 0) > 0) continue;
-      if (backlog !== undefined && backlog !== hasBacklog(entry, store)) continue;
+      if (backlog !== undefined && backlog !== hasBacklog(entry, store, nowUs)) continue;
       yield entry;
     }
   }
@@ -183,16 +183,17 @@ export function stateOf({ connected, closed }: TableEntry): ClosedState | undefi
   return connected?.closedState ?? closed;
 }
 
-/** By the time of what matched last; what has expired since counts until the session is read. */
-export function hasBacklog({ connected, closed, filters }: TableEntry, store: Store): boolean {
+/** By what matched last and how long it lasts: false is certain, but for a clock that goes back. */
+export function hasBacklog(entry: TableEntry, store: Store, nowUs: number): boolean {
+  const { connected, closed, filters } = entry;
   if (connected !== undefined) return connected.hasBacklog;
   if (closed === undefined) return false;
   if (closed.inFlight > 0) return true;
   for (const filter of filters) {
     for (const shard of store.logShards) {
-      const lastUs = store.interest.lastMatchUs(filter, shard);
+      const when = { afterUs: closed.cursor.get(shard) ?? 0, nowUs };
       // Not known: it has to be looked for.
-      if (lastUs === undefined || lastUs > (closed.cursor.get(shard) ?? 0)) return true;
+      if (store.interest.mayWait(filter, shard, when) ?? true) return true;
     }
   }
   return false;

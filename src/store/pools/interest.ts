@@ -2,7 +2,8 @@
 //
 // One entry per filter text, shared by every subscriber of that text. An entry knows, per log
 // shard, the commit time of the last TTV that matched it: a reader at or past it has nothing left
-// to read, so that going to the tail is a comparison and not a scan.
+// to read, so that going to the tail is a comparison and not a scan. Beside it stands how long what
+// matched lasts, so that what has expired unread is not counted as waiting.
 // The times are saved by checkpoints and brought up to date by replay; where an entry is younger
 // than the saved rows, the checkpoint's own time is an upper bound.
 // A shard to which nothing is published takes no checkpoints, however many filters come and go: what
@@ -33,7 +34,14 @@ export type FilterEntry<Use> = {
   readonly uses: Set<Use>;
   /** By shard ordinal: nothing later than this has matched. */
   readonly lastMatchUs: number[];
+  /** Nothing later than this has matched that never expires. */
+  readonly lastLastingUs: number[];
+  /** All that expires and has matched has expired by then. */
+  readonly expiredUs: number[];
 };
+
+/** What interest needs to know of a TTV; `expiryUs` 0: it never expires. */
+export type Matchable = { readonly topic: string; readonly expiryUs: number };
 
 export class InterestTable<Use> implements InterestFace {
   readonly #shards: ShardNumber[] = [];
@@ -65,7 +73,9 @@ export class InterestTable<Use> implements InterestFace {
     this.#ordinals.set(shard, ordinal);
     this.#dirty.push(new Map());
     this.#flushing.push(undefined);
-    for (const entry of this.#entries.values()) entry.lastMatchUs.push(0);
+    for (const { lastMatchUs, lastLastingUs, expiredUs } of this.#entries.values()) {
+      for (const times of [lastMatchUs, lastLastingUs, expiredUs]) times.push(0);
+    }
     return ordinal;
   }
 
@@ -126,6 +136,18 @@ export class InterestTable<Use> implements InterestFace {
     return ordinal === undefined ? undefined : this.#entries.get(filter)?.lastMatchUs[ordinal];
   }
 
+  mayWait(
+    filter: string,
+    shard: ShardNumber,
+    { afterUs, nowUs }: { readonly afterUs: number; readonly nowUs: number },
+  ): boolean | undefined {
+    const ordinal = this.#ordinals.get(shard);
+    const entry = this.#entries.get(filter);
+    if (ordinal === undefined || entry === undefined) return undefined;
+    if ((entry.lastLastingUs[ordinal] ?? 0) > afterUs) return true;
+    return (entry.lastMatchUs[ordinal] ?? 0) > afterUs && (entry.expiredUs[ordinal] ?? 0) > nowUs;
+  }
+
   /** A subscriber reads with this filter from now on. */
   addUse(filter: string, start: Positions, use: Use): FilterEntry<Use> {
     const entry = this.#entryFor(filter, start);
@@ -139,10 +161,17 @@ export class InterestTable<Use> implements InterestFace {
   }
 
   /** A TTV is applied: notes its time and adds the entries that it matched to `matched`. */
-  match(ordinal: number, topic: string, timeUs: number, matched: Array<FilterEntry<Use>>): void {
+  match(
+    ordinal: number,
+    { topic, expiryUs }: Matchable,
+    timeUs: number,
+    matched: Array<FilterEntry<Use>>,
+  ): void {
     const dirty = this.#dirty[ordinal];
     for (const entry of this.#entriesOf(topic)) {
       entry.lastMatchUs[ordinal] = timeUs;
+      if (expiryUs === 0) entry.lastLastingUs[ordinal] = timeUs;
+      else if (expiryUs > (entry.expiredUs[ordinal] ?? 0)) entry.expiredUs[ordinal] = expiryUs;
       // One that does not wait has its row.
       const text = entry.filter.text;
       if (entry.refs > 0 && dirty?.has(text) === false) dirty.set(text, true);
@@ -152,16 +181,19 @@ export class InterestTable<Use> implements InterestFace {
 
   /** Before a shard is replayed: the saved times of the filters that exist by now. */
   async load(ordinal: number, store: ShardStore): Promise<void> {
-    const saved = new Map<string, number>();
+    const saved = new Map<string, Row>();
     await store.scan(Buffer.from([rowPrefix.lastMatch]), (key, value) => {
-      saved.set(key.toString("utf8", 1), Number(value.readBigUInt64BE(0)));
+      saved.set(key.toString("utf8", 1), decodeRow(value));
     });
     const checkpointUs = store.checkpoint.timeUs;
     const dirty = this.#dirty[ordinal];
     for (const [text, entry] of this.#entries) {
       const start = entry.lastMatchUs[ordinal] ?? 0;
       const row = saved.get(text);
-      entry.lastMatchUs[ordinal] = row === undefined ? Math.max(start, checkpointUs) : row;
+      const latestUs = Math.max(start, checkpointUs);
+      entry.lastMatchUs[ordinal] = row?.lastMatchUs ?? latestUs;
+      entry.lastLastingUs[ordinal] = row?.lastLastingUs ?? latestUs;
+      entry.expiredUs[ordinal] = row?.expiredUs ?? 0;
       // A filter without a row gets one, so that the next start knows it exactly.
       if (row === undefined && entry.refs > 0) dirty?.set(text, false);
     }
@@ -180,7 +212,7 @@ export class InterestTable<Use> implements InterestFace {
       const key = Buffer.concat([Buffer.from([rowPrefix.lastMatch]), Buffer.from(text)]);
       const entry = this.#entries.get(text);
       const kept = entry !== undefined && entry.refs > 0;
-      rows.push([key, kept ? encodeTime(entry.lastMatchUs[ordinal] ?? 0) : undefined]);
+      rows.push([key, kept ? encodeRow(entry, ordinal) : undefined]);
     }
     return (batch) => {
       for (const [key, value] of rows) {
@@ -217,14 +249,17 @@ export class InterestTable<Use> implements InterestFace {
   #entryFor(text: string, start: Positions): FilterEntry<Use> {
     const known = this.#entries.get(text);
     if (known !== undefined) return known;
+    // What was applied before nobody has matched with this filter: it may have matched, and last.
+    const latestUs = this.#shards.map((shard, ordinal) =>
+      Math.max(start.get(shard) ?? 0, this.#appliedUs(ordinal)),
+    );
     const entry: FilterEntry<Use> = {
       filter: parseTopicFilter(text, topicLimits),
       refs: 0,
       uses: new Set(),
-      // What was applied before nobody has matched with this filter: it may have matched.
-      lastMatchUs: this.#shards.map((shard, ordinal) =>
-        Math.max(start.get(shard) ?? 0, this.#appliedUs(ordinal)),
-      ),
+      lastMatchUs: latestUs,
+      lastLastingUs: [...latestUs],
+      expiredUs: latestUs.map(() => 0),
     };
     this.#entries.set(text, entry);
     this.#trie.add(entry.filter, entry);
@@ -238,8 +273,25 @@ export class InterestTable<Use> implements InterestFace {
   }
 }
 
-function encodeTime(timeUs: number): Buffer {
-  const bytes = Buffer.alloc(8);
-  bytes.writeBigUInt64BE(BigInt(timeUs));
+type Row = {
+  readonly lastMatchUs: number;
+  readonly lastLastingUs: number;
+  readonly expiredUs: number;
+};
+
+function encodeRow(entry: FilterEntry<unknown>, ordinal: number): Buffer {
+  const bytes = Buffer.alloc(24);
+  const { lastMatchUs, lastLastingUs, expiredUs } = entry;
+  [lastMatchUs, lastLastingUs, expiredUs].forEach((times, at) => {
+    bytes.writeBigUInt64BE(BigInt(times[ordinal] ?? 0), 8 * at);
+  });
   return bytes;
+}
+
+/** A row of one time says nothing of expiries: all may last. */
+function decodeRow(bytes: Buffer): Row {
+  const time = (at: number): number => Number(bytes.readBigUInt64BE(8 * at));
+  const lastMatchUs = time(0);
+  if (bytes.length < 24) return { lastMatchUs, lastLastingUs: lastMatchUs, expiredUs: 0 };
+  return { lastMatchUs, lastLastingUs: time(1), expiredUs: time(2) };
 }

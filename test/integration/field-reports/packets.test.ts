@@ -199,3 +199,78 @@ describe.each(levels)("overlapping filters, MQTT level %i", (level) => {
     for (const id of evens) expect((await p.expect("pubcomp")).messageId).toBe(id);
   });
 });
+
+test("R67: a broker that is set so refuses control characters in topics, and its readers go on", async () => {
+  await using strict = await LaunchedBroker.open(["--set", "mqtt.refuseControlCharacters=true"]);
+  const { client: reader } = await strict.connect("reader", { level: 4 });
+  reader.send(subscribe4(1, [["r67/#", 1]]));
+  await reader.expect("suback");
+  for (const character of ["\u0001", "\u001f", "\u007f", "\u009f"]) {
+    const topic = `r67/${character}`;
+    const { client: five } = await strict.connect("five");
+    five.send(publish5(topic, "x", { qos: 1, id: 1, retain: true }));
+    await five.expectRefused(0x90);
+    const { client: four } = await strict.connect("four", { level: 4 });
+    four.send(publish(topic, "x", { qos: 1, id: 1, retain: true }));
+    await four.expectRefused(0x90);
+    const { client: asking } = await strict.connect("asking");
+    asking.send(
+      subscribe5(1, [
+        [topic, 0],
+        ["r67/fine", 0],
+      ]),
+    );
+    expect((await asking.expect("suback")).granted).toEqual([0x8f, 0]);
+  }
+  await reader.expectNothing();
+});
+
+test("R117: Retain As Published decides about the flag of what comes live", async () => {
+  const { client } = await broker.connect("r117");
+  for (const [index, [filter, options]] of [
+    ["r117/keeps", 0x08],
+    ["r117/drops", 0],
+  ].entries() as Iterable<[number, [string, number]]>) {
+    client.send(subscribe5(index + 1, [[filter, options]]));
+    await client.expect("suback");
+  }
+  const p = await connected("p r117", 4);
+  for (const [topic, retain] of [
+    ["r117/keeps", true],
+    ["r117/keeps", false],
+    ["r117/drops", true],
+  ] as const) {
+    p.send(publish(topic, "x", { retain }));
+    await client.expectBytes(publish5(topic, "x", { retain: retain && topic === "r117/keeps" }));
+  }
+});
+
+test("R117: a bridge both ways makes no loop with No Local, nor with levels 131 and 132", async () => {
+  // Each end forwards what it hears; the other broker is the test itself.
+  const { client: five } = await broker.connect("bridge five");
+  five.send(subscribe5(1, [["r117/loop", 0x05]]));
+  await five.expect("suback");
+  for (const [level, name] of [
+    [0x83, "MQIsdp"],
+    [0x84, "MQTT"],
+  ] as const) {
+    const old = await broker.raw(name === "MQTT" ? 4 : 3);
+    const sent = connect({ level: name === "MQTT" ? 4 : 3, clientId: `bridge ${level}` });
+    sent[sent.indexOf(name) + name.length] = level;
+    old.send(sent);
+    await old.expectBytes("20 02 00 00");
+    old.send(subscribe4(1, [["r117/loop", 1]]));
+    await old.expect("suback");
+    five.send(publish5("r117/loop", "from five", { qos: 1, id: 1 }));
+    await five.expect("puback");
+    await old.expectBytes(publish("r117/loop", "from five", { qos: 1, id: 1 }));
+    // What a bridge of these levels publishes does not come back to it.
+    old.send(publish("r117/loop", "from old", { qos: 1, id: 1 }));
+    await old.expectBytes("40 02 00 01");
+    const { payload } = await five.expect("publish");
+    expect(payload.toString()).toBe("from old");
+    await five.expectNothing();
+    await old.expectNothing();
+    await old.close();
+  }
+});

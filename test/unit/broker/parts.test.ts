@@ -1,12 +1,13 @@
 import { describe, expect, test } from "vitest";
 import { type ByteConnection, SimClock } from "../../../src/base/index.ts";
 import { allowAll, Rights } from "../../../src/broker/access.ts";
+import { ConnectionTimers } from "../../../src/broker/connection-timers.ts";
 import { createBrokerCounters } from "../../../src/broker/counters.ts";
 import { LimitedLog } from "../../../src/broker/limited-log.ts";
 import { LiveTrie } from "../../../src/broker/live-subscriptions.ts";
 import { waitFor } from "../../../src/broker/waiting.ts";
 import { ConnectionOutput, WriteTurn } from "../../../src/broker/write-path.ts";
-import { ChunkPool } from "../../../src/mqtt/index.ts";
+import { ChunkPool, type ServerConnection } from "../../../src/mqtt/index.ts";
 import type { LiveTarget, Subscription } from "../../../src/session/index.ts";
 
 function subscription(filter: string, qos: 0 | 1 | 2 = 1): Subscription {
@@ -292,5 +293,43 @@ describe("waitFor", () => {
     await clock.advance(1);
     expect(told).toEqual(["late"]);
     expect(clock.pendingCount).toBe(0);
+  });
+});
+
+describe("ConnectionTimers", () => {
+  /** A core with one deadline, which notes when it was found to have passed. */
+  function timed(deadlineMs: number) {
+    const clock = new SimClock();
+    const core = {
+      deadlineMs: deadlineMs as number | undefined,
+      passedMs: [] as number[],
+      tick(nowMs: number): void {
+        if (core.deadlineMs === undefined || nowMs < core.deadlineMs) return;
+        core.passedMs.push(nowMs);
+        core.deadlineMs = undefined;
+      },
+    };
+    const timers = new ConnectionTimers(clock, core as unknown as ServerConnection);
+    timers.watch();
+    return { clock, core, timers };
+  }
+
+  test("bytes that arrive while a turn takes long are read before the deadline is judged", async () => {
+    const { clock, core } = timed(1000);
+    // In the turn in which the timer is due, what can be read comes behind timers.
+    clock.schedule(1000, () => {
+      core.deadlineMs = 2500;
+    });
+    await clock.advance(2400);
+    expect(core.passedMs).toEqual([]);
+    await clock.advance(100);
+    expect(core.passedMs).toEqual([2500]);
+  });
+
+  test("nothing is judged once they have been stopped, not even what was due", async () => {
+    const { clock, core, timers } = timed(1000);
+    clock.schedule(1000, () => timers.stop());
+    await clock.advance(5000);
+    expect(core.passedMs).toEqual([]);
   });
 });

@@ -14,6 +14,8 @@ function createTable(shards = 1): InterestTable<object> {
   return table;
 }
 
+const lasting = (topic: string) => ({ topic, expiryUs: 0 });
+
 /** The rows of one shard's store, by filter. */
 class Rows {
   readonly rows = new Map<string, Buffer>();
@@ -48,7 +50,7 @@ test("filters that come and go while no checkpoint is taken leave nothing behind
     // Every other is granted QoS 0, and not counted.
     if (n % 2 === 0) {
       table.add(filter, nowhere);
-      table.match(0, `a/${n}/x`, n + 1, []);
+      table.match(0, lasting(`a/${n}/x`), n + 1, []);
       table.remove(filter);
     }
     table.removeUse(entry, use);
@@ -116,7 +118,7 @@ describe("after any history, a checkpoint leaves exactly the rows of the filters
         table.remove(filter);
         refs.set(filter, count - 1);
       },
-      match: () => table.match(0, random.pick(["a", "b", "c"]), 1, []),
+      match: () => table.match(0, lasting(random.pick(["a", "b", "c"])), 1, []),
       capture: () => {
         write ??= table.capture(0);
       },
@@ -149,5 +151,41 @@ describe("after any history, a checkpoint leaves exactly the rows of the filters
       expect([...rows.rows.keys()].sort()).toEqual(counted.sort());
       expect(table.dirtyCount).toBe(0);
     }
+  });
+});
+
+describe("what has expired does not wait", () => {
+  const waits = (table: InterestTable<object>, afterUs: number, nowUs: number) =>
+    table.mayWait("a", 1, { afterUs, nowUs });
+
+  test("nor is it waited for behind a start; what lasts and what is newer does", async () => {
+    let table = createTable();
+    const rows = new Rows();
+    table.add("a", nowhere);
+    table.match(0, lasting("a"), 10, []);
+    table.match(0, { topic: "a", expiryUs: 500 }, 20, []);
+    table.match(0, { topic: "a", expiryUs: 400 }, 30, []);
+    for (const how of ["now", "behind a start"]) {
+      expect(waits(table, 9, 999), how).toBe(true);
+      expect(waits(table, 10, 499), how).toBe(true);
+      expect(waits(table, 10, 500), how).toBe(false);
+      expect(waits(table, 30, 0), how).toBe(false);
+      rows.takeFrom(table);
+      table = createTable();
+      table.add("a", nowhere);
+      await table.load(0, rows.store);
+    }
+  });
+
+  test("a row from before expiries were saved, and one that is missing, say that it lasts", async () => {
+    const rows = new Rows();
+    const row = Buffer.alloc(8);
+    row.writeBigUInt64BE(20n);
+    rows.rows.set("a", row);
+    const table = createTable();
+    table.add("a", nowhere);
+    await table.load(0, rows.store);
+    expect([waits(table, 19, 999), waits(table, 20, 0)]).toEqual([true, false]);
+    expect(table.mayWait("b", 1, { afterUs: 0, nowUs: 0 })).toBeUndefined();
   });
 });
