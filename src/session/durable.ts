@@ -1,25 +1,15 @@
-// A durable session while a connection is attached to it: dispatches from the store into the
-// window, takes acks, and says what of its state has changed. Nothing of it outlives the
-// connection but its records.
+// A durable session while a connection is attached to it: takes subscriptions and acks, and says what
+// of its state has changed. What comes from the store goes through its dispatch (dispatch.ts). Nothing
+// of it outlives the connection but its records.
 //
 // Invariants
-// - The cursor of a shard is the time up to which everything matching was dispatched; what is
-//   unfinished below it is in flight. Both are collected into one write, puts of in-flight records
-//   first and deletes last, so that a write cut in parts loses and repeats nothing: a record above
-//   the stored cursor is recognised at resume.
+// - Cursor and in-flight records are collected into one write, puts of in-flight records first and
+//   deletes last, so that a write cut in parts loses and repeats nothing: a record above the stored
+//   cursor is recognised at resume.
 // - After `stop` nothing is sent and nothing is collected; the closing write takes the exact state.
 
 import type { CodedError } from "../base/index.ts";
-import type {
-  DeliverableTtv,
-  MapWrite,
-  MissedReport,
-  PublisherClaim,
-  Subscriber,
-  SubscriberFilter,
-  SubscriberPort,
-  Ttv,
-} from "../store/index.ts";
+import type { MapWrite, Positions, PublisherClaim, SubscriberFilter, Ttv } from "../store/index.ts";
 import type {
   DetachCause,
   LiveTarget,
@@ -29,10 +19,9 @@ import type {
   Subscription,
   Will,
 } from "./api.ts";
-import { BacklogTrim } from "./backlog-trim.ts";
 import type { Checkpointed, Checkpointer } from "./checkpointer.ts";
 import type { SessionContext } from "./context.ts";
-import { type Choice, chooseDelivery, chooseRetained, isExpired } from "./core/choose.ts";
+import { chooseDelivery } from "./core/choose.ts";
 import { type CollectedChanges, entryOf } from "./core/in-flight.ts";
 import type { Outbound } from "./core/outbound.ts";
 import {
@@ -43,13 +32,13 @@ import {
   type SubscriptionRecord,
 } from "./core/records.ts";
 import type { Reservation } from "./core/reservation.ts";
+import { Dispatch } from "./dispatch.ts";
 import { DurableSubscriptions, readerOf } from "./durable-subscriptions.ts";
 import { sessionErrors } from "./errors.ts";
 import { interestOf } from "./groups/interest.ts";
 import { SharedMember, sharedTopicFilter } from "./groups/member.ts";
 import type { ClosedState, ConnectedState } from "./inspect/table.ts";
 import type { SessionKeys } from "./keys.ts";
-import { Pump } from "./pump.ts";
 import { Resends } from "./resends.ts";
 import type { CollectedJobs, RetainedJobs } from "./retained-jobs.ts";
 import { createJobs, createOutbound, sendQos0 } from "./sending.ts";
@@ -71,9 +60,7 @@ export type DetachDurable = (session: DurableSession, cause: DetachCause) => Pro
 
 type Settle = (error: CodedError | undefined) => void;
 
-export class DurableSession
-  implements Session, LiveTarget, Checkpointed, ConnectedState, SubscriberPort<Subscription>
-{
+export class DurableSession implements Session, LiveTarget, Checkpointed, ConnectedState {
   readonly clientId: string;
   readonly durable = true;
   readonly claim: PublisherClaim;
@@ -91,20 +78,9 @@ export class DurableSession
   readonly #jobs: RetainedJobs;
   readonly #subscriptions: DurableSubscriptions;
   readonly #shared: SharedMember;
-  readonly #pumps: Pump;
-  readonly #cursor: Map<number, number>;
-  /** Records above the stored cursor, as "shard:time": dispatched already. */
-  readonly #recovered = new Set<string>();
-  #subscriber: Subscriber<Subscription> | undefined;
-  #dropped: number;
-  #trim: BacklogTrim | undefined;
-  #mayTrim: boolean;
-  #cursorChanged = false;
+  readonly #dispatch: Dispatch;
   #opened = false;
   #stopped = false;
-  #liveWaits = false;
-  #turn: "live" | "retained" = "live";
-  #offering = false;
 
   constructor(
     context: SessionContext,
@@ -123,10 +99,6 @@ export class DurableSession
     this.will = claimed.will;
     this.claim = { incarnation: stored.incarnation, ownerEpoch: stored.epoch };
     this.#checkpointer = context.checkpointer(context.store.state(this.clientId));
-    this.#pumps = new Pump(context.clock, () => this.#pumpOnce());
-    this.#cursor = new Map(stored.cursor);
-    this.#dropped = stored.dropped;
-    this.#mayTrim = context.settings.backlogMax < Number.POSITIVE_INFINITY;
     this.#reservation = claimed.reservation;
     const host = {
       link,
@@ -138,18 +110,27 @@ export class DurableSession
     this.#shared = new SharedMember({
       ...{ clientId: this.clientId, durable: true, link, outbound: this.#outbound },
       mayTake: () => this.#opened && !this.#stopped,
-      took: () => this.#renewIfWanted(),
-      pump: () => this.#pump(),
+      took: () => this.#dispatch.renewIfWanted(),
+      pump: () => this.#dispatch.pump(),
     });
-    const ready = (): void => this.#pump();
+    const ready = (): void => this.#dispatch.pump();
     this.#resends = new Resends(context, {
       ...{ clientId: this.clientId, outbound: this.#outbound, ready },
     });
     this.#jobs = createJobs(context, host, {
       subscription: (filter) => this.#subscriptions.get(filter),
-      send: (message, subscription, dup) => this.#retained(message, subscription, dup),
+      send: (message, subscription, dup) => this.#dispatch.retained(message, subscription, dup),
       ready,
     });
+    const parts = {
+      ...{ clientId: this.clientId, outbound: this.#outbound, reservation: this.#reservation },
+      ...{ resends: this.#resends, jobs: this.#jobs },
+      filters: () => this.#filters(),
+      freed: () => this.#shared.freed(),
+      changed: (urgent: boolean) => this.#changed(urgent),
+    };
+    const from = { positions: stored.cursor, dropped: stored.dropped };
+    this.#dispatch = new Dispatch(context, parts, from);
     this.#subscriptions = this.#createSubscriptions();
     this.#restore();
   }
@@ -164,25 +145,19 @@ export class DurableSession
 
   /** Messages wait that were not sent yet. */
   get hasBacklog(): boolean {
-    return this.#outbound.blocked || this.#subscriber?.atTail !== true;
+    return this.#outbound.blocked || !this.#dispatch.isAtTail;
   }
 
   /** What a look at all sessions needs of it once it is closed. */
   get closedState(): ClosedState {
-    const cursor = new Map(this.#cursor);
-    return { cursor, inFlight: this.#outbound.table.size, dropped: this.#dropped };
+    const { positions, dropped } = this.#dispatch.cursor;
+    return { cursor: new Map(positions), inFlight: this.#outbound.table.size, dropped };
   }
 
   /** Passes over what was not sent yet. Resolves when that is durable. */
   skipBacklog(): Promise<void> {
     if (this.#stopped) return Promise.reject(this.#stoppedError());
-    this.#trim?.close();
-    this.#trim = undefined;
-    this.#mayTrim = false;
-    this.#subscriber?.close();
-    this.#subscriber = undefined;
-    for (const [shard, timeUs] of this.#context.store.tail()) this.#cursor.set(shard, timeUs);
-    this.#pump();
+    this.#dispatch.skip();
     const { writer } = this.#checkpointer;
     // Behind it nothing older is on its way.
     return writer
@@ -206,7 +181,7 @@ export class DurableSession
     for (const { subscription } of this.#subscriptions.current()) this.#listen(subscription);
     this.#outbound.open();
     this.#jobs.advance();
-    this.#pump();
+    this.#dispatch.open();
   }
 
   #listen(subscription: Subscription): void {
@@ -248,7 +223,7 @@ export class DurableSession
   }
 
   drained(): void {
-    this.#pump();
+    this.#dispatch.pump();
   }
 
   detach(cause: DetachCause): Promise<void> {
@@ -259,9 +234,7 @@ export class DurableSession
   stop(): void {
     if (this.#stopped) return;
     this.#stopped = true;
-    this.#adoptPositions();
-    this.#subscriber?.close();
-    this.#trim?.close();
+    this.#dispatch.stop();
     this.#jobs.stop();
     this.#checkpointer.forget(this);
     this.#context.live.removeAll(this);
@@ -271,15 +244,6 @@ export class DurableSession
   /** A write behind the closing one would leave records that a removal does not know. */
   #stoppedError(): CodedError {
     return sessionErrors.stopped({ clientId: JSON.stringify(this.clientId) });
-  }
-
-  /** The store knows best how far this session has got past what does not match. */
-  #adoptPositions(): void {
-    // Within an offer the store does not know yet whether the message was taken.
-    if (this.#subscriber === undefined || this.#offering) return;
-    for (const [shard, timeUs] of this.#subscriber.positions()) {
-      if (timeUs > (this.#cursor.get(shard) ?? 0)) this.#cursor.set(shard, timeUs);
-    }
   }
 
   endLink(reasonCode: number): void {
@@ -298,33 +262,6 @@ export class DurableSession
     this.#jobs.noteLive(message.topic);
   }
 
-  offer(ttv: DeliverableTtv, matches: readonly Subscription[]): boolean {
-    if (this.#stopped) return false;
-    this.#offering = true;
-    let taken: boolean;
-    try {
-      taken = this.#take(ttv, matches);
-    } finally {
-      // A fault is the store's to count: it offers again later, and must find the session as before.
-      this.#offering = false;
-    }
-    if (!taken) this.#liveWaits = true;
-    else this.#cursor.set(ttv.ref.shard, ttv.timeUs);
-    this.#renewIfWanted();
-    return taken;
-  }
-
-  moved(shard: number, positionUs: number): void {
-    // Not worth a write of its own: a cursor above the last match is at the tail anyway.
-    if (!this.#stopped) this.#cursor.set(shard, positionUs);
-  }
-
-  missed(report: MissedReport): void {
-    this.#context.counters.missed += report.count;
-    this.#lost(report.count);
-    this.#context.logger.warn("session.messages_missed", { clientId: this.clientId, ...report });
-  }
-
   // -------------------------------------------------------------- state goes out
 
   collect(): (BuiltWrites & { settle: Settle }) | undefined {
@@ -333,9 +270,9 @@ export class DurableSession
     const jobs = this.#jobs.collect();
     const { store, clock } = this.#context;
     const ids = this.#reservation.wanted
-      ? this.#reservation.renewal({ tail: store.tail(), wallUs: clock.wallUs() }, this.#cursor)
+      ? this.#reservation.renewal({ tail: store.tail(), wallUs: clock.wallUs() }, this.#positions)
       : undefined;
-    this.#cursorChanged = false;
+    this.#dispatch.collected();
     const writes = this.#writes(changes, jobs, ids);
     const settle: Settle = (error) => this.#settle(error, { changes, jobs, ids });
     return { ...guarded(this.#stored.keys, this.epoch, writes), settle };
@@ -346,7 +283,7 @@ export class DurableSession
     const { keys } = this.#stored;
     const changes = this.#outbound.table.collectExact();
     const jobs = this.#jobs.collect();
-    const ids = this.#reservation.exact(this.#cursor);
+    const ids = this.#reservation.exact(this.#positions);
     const over = jobs.filter(({ record }) => record === undefined);
     const writes = this.#writes(changes, over, ids);
     for (const record of this.#jobs.exact()) {
@@ -393,7 +330,7 @@ export class DurableSession
             this.#shared.leave(filter);
             return;
           }
-          this.#subscriber?.removeFilter(filter);
+          this.#dispatch.removeFilter(filter);
           live.remove(this, filter);
         },
       },
@@ -403,7 +340,7 @@ export class DurableSession
 
   #readWith(record: SubscriptionRecord): void {
     if (this.#stopped || sharedTopicFilter(record.subscription.filter) !== undefined) return;
-    this.#subscriber?.setFilter(readerOf(record));
+    this.#dispatch.setFilter(readerOf(record));
   }
 
   #restore(): void {
@@ -416,108 +353,10 @@ export class DurableSession
         this.#jobs.restoreInFlight(source.message);
       } else if (source.group !== undefined) {
         // Nothing of its own: the cursor of the group has passed it.
-      } else if (source.ref.timeUs > (this.#cursor.get(source.ref.shard) ?? 0)) {
-        this.#recovered.add(`${source.ref.shard}:${source.ref.timeUs}`);
+      } else {
+        this.#dispatch.restored(source.ref.shard, source.ref.timeUs);
       }
     }
-  }
-
-  // -------------------------------------------------------------- dispatching
-
-  /** True: the message is dealt with and the cursor may pass it. */
-  #take(ttv: DeliverableTtv, matches: readonly Subscription[]): boolean {
-    const { shard } = ttv.ref;
-    if (this.#recovered.size > 0 && this.#recovered.delete(`${shard}:${ttv.timeUs}`)) return true;
-    const choice = chooseDelivery(ttv, matches, this.clientId);
-    if (choice === undefined) return true;
-    // Two system clocks are read for the wall time: not for messages that never expire.
-    if (ttv.expiryUs !== 0 && isExpired(ttv, this.#context.clock.wallUs())) {
-      this.#context.counters.expiredDropped++;
-      return true;
-    }
-    if (this.#turn === "retained" && this.#jobs.ready) return false;
-    const inDoubt = this.#reservation.inDoubt(shard, ttv.timeUs);
-    // At most once: what may have been sent at QoS 0 is not sent again.
-    if (choice.qos === 0 && choice.owed && inDoubt) return true;
-    if (choice.owed && choice.qos < 2 && !this.#reservation.allows(shard, ttv.timeUs)) return false;
-    // At QoS 2 too: before its options changed it may have been sent at QoS 1.
-    const source = { kind: "log", ref: { ...ttv.ref } } as const;
-    if (this.#outbound.dispatch({ message: ttv, choice, source, dup: inDoubt }) === "wait") {
-      if (choice.qos !== 0 || this.#outbound.blocked) return false;
-      this.#context.counters.qos0Dropped++;
-    }
-    this.#taken(ttv.topic, choice);
-    return true;
-  }
-
-  #taken(topic: string, choice: Choice): void {
-    if (choice.owed) {
-      this.#cursorChanged = true;
-      this.#changed(false);
-    }
-    this.#jobs.noteLive(topic);
-    if (!this.#jobs.ready) return;
-    this.#turn = "retained";
-    if (this.#pumps.isRunning) this.#pumps.run();
-    else this.#pumps.soon(() => this.#pump());
-  }
-
-  #retained(message: Ttv, subscription: Subscription, dup: boolean): "taken" | "wait" {
-    if (subscription.noLocal && message.publisher === this.clientId) return "taken";
-    const choice = chooseRetained(message, subscription);
-    const source = { kind: "retained", message } as const;
-    const outcome = this.#outbound.dispatch({ message, choice, source, dup });
-    this.#renewIfWanted();
-    return outcome;
-  }
-
-  #acked(fault: number | undefined): number | undefined {
-    if (fault === undefined) this.#pump();
-    return fault;
-  }
-
-  /** Sends what may be sent: owed messages first, then live and retained ones in turn. */
-  #pump(): void {
-    if (this.#stopped || !this.#opened) return;
-    if (this.#offering && !this.#pumps.isRunning) {
-      this.#pumps.soon(() => this.#pump());
-      return;
-    }
-    this.#pumps.run();
-    this.#shared.freed();
-  }
-
-  #pumpOnce(): void {
-    if (this.#stopped) return;
-    this.#outbound.pump(this.#context.clock.wallUs());
-    if (this.#outbound.resuming) {
-      this.#resends.read();
-      return;
-    }
-    if (this.#trim !== undefined) return;
-    if (this.#subscriber === undefined) {
-      if (this.#mayTrim) {
-        this.#startTrim();
-        return;
-      }
-      this.#subscriber = this.#startLive();
-      this.#liveWaits = true;
-    }
-    if (this.#outbound.blocked) return;
-    if (this.#jobs.ready && (this.#turn === "retained" || !this.#liveWaits)) {
-      if (this.#jobs.sendOne()) {
-        this.#turn = "live";
-        this.#pumps.run();
-      }
-    }
-    if (!this.#liveWaits) return;
-    this.#liveWaits = false;
-    this.#subscriber.wake();
-  }
-
-  #startLive(): Subscriber<Subscription> {
-    const filters = this.#filters();
-    return this.#context.store.subscribe({ filters, positions: new Map(this.#cursor), port: this });
   }
 
   #filters(): SubscriberFilter<Subscription>[] {
@@ -527,44 +366,28 @@ export class DurableSession
     return own.map(readerOf);
   }
 
-  /** Before the first delivery of a resumed session: what is above `backlogMax` is passed over. */
-  #startTrim(): void {
-    this.#mayTrim = false;
-    const { clientId } = this;
-    const backlog = { clientId, filters: this.#filters(), positions: new Map(this.#cursor) };
-    this.#trim = new BacklogTrim(this.#context, backlog, ({ positions, dropped }) => {
-      this.#trim = undefined;
-      if (this.#stopped) return;
-      for (const [shard, timeUs] of positions) this.#cursor.set(shard, timeUs);
-      if (dropped > 0) this.#lost(dropped);
-      this.#pump();
-    });
-  }
-
-  #lost(count: number): void {
-    this.#dropped += count;
-    this.#cursorChanged = true;
-    this.#changed(false);
+  #acked(fault: number | undefined): number | undefined {
+    if (fault === undefined) this.#dispatch.pump();
+    return fault;
   }
 
   // -------------------------------------------------------------- changes of state
+
+  get #positions(): Positions {
+    return this.#dispatch.cursor.positions;
+  }
 
   #changed(urgent: boolean): void {
     if (!this.#stopped) this.#checkpointer.mark(this, urgent);
   }
 
   #cursorWrite(): MapWrite {
-    const cursor = { positions: this.#cursor, dropped: this.#dropped };
-    return { key: this.keys.cursor, value: encodeCursor(cursor) };
-  }
-
-  #renewIfWanted(): void {
-    if (this.#reservation.wanted) this.#changed(this.#reservation.urgent);
+    return { key: this.keys.cursor, value: encodeCursor(this.#dispatch.cursor) };
   }
 
   #hasChanges(): boolean {
     return (
-      this.#cursorChanged ||
+      this.#dispatch.hasChanges ||
       this.#outbound.table.hasChanges ||
       this.#jobs.hasChanges ||
       this.#reservation.wanted
@@ -572,7 +395,7 @@ export class DurableSession
   }
 
   #writes(changes: CollectedChanges, jobs: CollectedJobs, ids: IdsRecord | undefined): MapWrite[] {
-    const cursor = { positions: this.#cursor, dropped: this.#dropped };
+    const { cursor } = this.#dispatch;
     return changeWrites(this.#stored.keys, { changes, jobs, ids, cursor });
   }
 
@@ -585,12 +408,12 @@ export class DurableSession
       if (ids !== undefined) this.#reservation.committed(ids);
       this.#outbound.committed(changes);
       this.#jobs.committed(jobs);
-      this.#pump();
+      this.#dispatch.pump();
       return;
     }
     this.#outbound.table.failed(changes);
     this.#jobs.failed(jobs);
-    this.#cursorChanged = true;
+    this.#dispatch.failed();
     if (ids !== undefined) this.#reservation.failed();
   }
 }

@@ -112,6 +112,23 @@ describe("finding sessions", () => {
     expect(await world.clock.complete(world.sessions.inspector.get("nobody"))).toBeUndefined();
   });
 
+  test("R47: what has expired is no backlog, also behind a restart; what lasts is one", async () => {
+    const world = await World.start();
+    for (const clientId of ["short", "mixed"]) await offline(world, clientId);
+    await world.publish("p", "t/mixed", "lasts");
+    for (const clientId of ["short", "mixed"]) {
+      await world.publish("p", `t/${clientId}`, "m", { expiryS: 10 });
+    }
+    expect(names(await list(world, { backlog: true }))).toEqual(["mixed", "short"]);
+    await world.advance(10_000);
+    expect(names(await list(world, { backlog: true }))).toEqual(["mixed"]);
+    await world.restart();
+    expect(names(await list(world, { backlog: true }))).toEqual(["mixed"]);
+    expect((await list(world, { clientId: "short" })).sessions[0]).toMatchObject({
+      backlog: false,
+    });
+  });
+
   test("after a crash sessions that were connected are read once to know", async () => {
     const world = await World.start();
     const s = await world.client("s").connect();
