@@ -65,7 +65,7 @@ const versions: Readonly<Record<string, 3 | 4 | 5>> = {
 
 function versionOf(options: Options): 3 | 4 | 5 {
   const text = options.text("protocolVersion") ?? "5";
-  const version = versions[text];
+  const version = Object.hasOwn(versions, text) ? versions[text] : undefined;
   if (version === undefined)
     throw cliErrors.usage({ reason: `-V expects 5, 311 or 31, got "${text}"` });
   return version;

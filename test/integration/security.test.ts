@@ -8,6 +8,7 @@ import {
   readFile,
   rename,
   rm,
+  stat,
   writeFile,
 } from "node:fs/promises";
 import { type AddressInfo, connect, createServer } from "node:net";
@@ -327,6 +328,18 @@ describe("what the broker says and keeps", () => {
     expect(printed).toContain("broker.login_refused");
   });
 
+  test("R98: what lies in the data directory is nobody else's", async () => {
+    const modes: string[] = [];
+    for (const entry of await readdir(file("data"), { recursive: true, withFileTypes: true })) {
+      const path = join(entry.parentPath, entry.name);
+      const mode = (await stat(path)).mode & 0o777;
+      if ((mode & 0o077) !== 0) modes.push(`${mode.toString(8)} ${path}`);
+    }
+    expect(modes).toEqual([]);
+    expect((await stat(file("data"))).mode & 0o777).toBe(0o700);
+    expect((await stat(socketPath())).mode & 0o777).toBe(0o660);
+  });
+
   test("a secret file that others can read is told", async () => {
     await chmod(file("users.txt"), 0o644);
     await copyFile(file("flagstone.yaml"), file("again.yaml"));
@@ -334,9 +347,14 @@ describe("what the broker says and keeps", () => {
       file("again.yaml"),
       `authentication: {chain: [password_file], passwordFile: ${file("users.txt")}}\n`,
     );
-    const args = ["--config", file("again.yaml")];
+    const secret = "authentication.http.bearer=a word that nobody should see";
+    const args = ["--config", file("again.yaml"), "--set", secret];
     const other = await startBroker({ dataDir: file("other"), args });
     expect(other.output()).toContain("node.secret_file_open");
+    // Everybody on the machine may read that one.
+    const commandLine = await readFile(`/proc/${other.pid}/cmdline`, "utf8");
+    expect(commandLine).toContain("flagstone start");
+    expect(commandLine).not.toContain("nobody should see");
     await other.stop();
   });
 

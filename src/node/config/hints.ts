@@ -19,7 +19,9 @@ function probablyMeant(field: Field, got: string): string | undefined {
   const match = /^(\d+)\s*([A-Za-z]*)$/.exec(got.trim());
   if (match === null) return undefined;
   const [, amount, word = ""] = match;
-  const unit = (field.kind === "size" ? sizeWords : durationWords)[word.toLowerCase()];
+  const words = field.kind === "size" ? sizeWords : durationWords;
+  const known = word.toLowerCase();
+  const unit = Object.hasOwn(words, known) ? words[known] : undefined;
   return unit === undefined ? undefined : `${amount}${unit}`;
 }
 

@@ -89,6 +89,39 @@ describe("logins", () => {
     expect(first.take()).toEqual(["suback #1 0x01", "publish t still here q1 #1"]);
   });
 
+  test("after ten wrong passwords from one address nobody is asked; others go on", async () => {
+    const { table, world } = await tableWorld();
+    const tryOnce = async (host: string, level: 4 | 5, password: string): Promise<string> => {
+      const c = await world.dial(host);
+      c.connect("c", { ...as("alice", password), level, cleanStart: true });
+      await world.advance(20);
+      return c.take()[0] ?? "";
+    };
+    const answers: string[] = [];
+    for (let n = 0; n < 11; n++) answers.push(await tryOnce("guesser", 5, `guess ${n}`));
+    expect(answers).toEqual([...Array(10).fill("connack 0x86"), "connack 0x9f"]);
+    expect(await tryOnce("guesser", 4, "a")).toBe("connack 0x03");
+    expect(await tryOnce("home", 5, "a")).toBe("connack 0x00");
+    expect(world.broker.counters).toMatchObject({ clientsBadCredentials: 10, clientsHeld: 2 });
+    expect(JSON.stringify(world.logged)).not.toContain("guess 0");
+    table.users.set("bob", "b");
+    await world.advance(60_000);
+    expect(await tryOnce("guesser", 5, "a")).toBe("connack 0x00");
+  });
+
+  test("one durable session more than a user may have is 0x97, in 3.1.1 return code 3", async () => {
+    const { world } = await tableWorld({ sessions: { sessionsPerUserMax: 1 } });
+    await world.connect("one", { ...as("alice", "a"), ...durable });
+    const two = await world.dial();
+    two.connect("two", { ...as("alice", "a"), ...durable });
+    const three = await world.dial();
+    three.connect("three", { ...as("alice", "a"), level: 4, cleanStart: false });
+    await world.advance(100);
+    expect([two.take(), three.take()]).toEqual([["connack 0x97"], ["connack 0x03"]]);
+    const again = await world.connect("one", { ...as("alice", "a"), ...durable });
+    expect(again.take()).toEqual(["connack 0x00 present"]);
+  });
+
   test("a client id belongs to the user who holds its session, connected, away or in memory", async () => {
     const { world } = await tableWorld();
     const alice = await world.connect("c", { ...as("alice", "a"), ...durable });

@@ -173,6 +173,12 @@ test("a key whose name has the unit takes the bare number, others do not", () =>
   expect(() => readConfig({ file: yaml("mqtt: {publishWait: 5}") })).toThrow('did you mean "5s"?');
 });
 
+test("a unit that is a property of every object is none", () => {
+  const got = 'got "5constructor", expected a duration';
+  expect(() => readConfig({ set: ["mqtt.publishWait=5constructor"] })).toThrow(got);
+  expect(() => readConfig({ set: ["mqtt.publishWait=5constructor"] })).not.toThrow("native code");
+});
+
 test("a text that looks like a number keeps its spelling", () => {
   const { settings } = readConfig({
     file: yaml(
