@@ -81,7 +81,8 @@ export async function composeNode(
     ballast.start();
     const { listeners, parts } = assembled;
     const readyMs = clock.elapsedMs() - startedMs;
-    operated?.ready({ ...parts, listeners, readyMs });
+    const certificates = () => assembled.security.certificates.list();
+    operated?.ready({ ...parts, listeners, readyMs, certificates });
     closer.defer(() => operated?.drain());
     logger.debug("node.ready", { siteId: dataDir.siteId, readyMs: Math.round(readyMs) });
     return {

@@ -20,6 +20,7 @@ import { isLoopback } from "../config/security-rules.ts";
 import { describeSize } from "../config/units.ts";
 import { dataFormat } from "../data-dir.ts";
 import { version } from "../version.ts";
+import { certificateCheck } from "./certificates.ts";
 
 export type Patient = {
   readonly dir: string;
@@ -47,6 +48,7 @@ export async function examine(patient: Patient): Promise<Doctor> {
     listenerCheck(patient.settings),
     nodeVersionCheck(),
     await ballastCheck(patient),
+    await certificateCheck(patient.settings, patient.clock.wallUs() / 1000),
   ];
   const space = await patient.disk.space(patient.dir);
   return {

@@ -18,6 +18,7 @@ import type { Alarm } from "../../store/index.ts";
 import type { Settings } from "../config/keys.ts";
 import type { DataDir } from "../data-dir.ts";
 import { version } from "../version.ts";
+import { certificateAlarms } from "./certificates.ts";
 import { nodeChecks } from "./checks.ts";
 import type { ConfigurationView } from "./configuration-view.ts";
 import { examine } from "./doctor.ts";
@@ -118,7 +119,10 @@ export class NodeView implements AdminHost, Viewed {
   }
 
   alarms(): readonly Alarm[] {
-    return this.#running?.operator.alarms() ?? [];
+    const { running, ready } = { running: this.#running, ready: this.#ready };
+    if (running === undefined || ready === undefined) return [];
+    const nowMs = this.clock.wallUs() / 1000;
+    return [...running.operator.alarms(), ...certificateAlarms(ready.certificates(), nowMs)];
   }
 
   checks(): Promise<readonly Check[]> {

@@ -82,6 +82,12 @@ function readySources(view: Viewed, ready: ReadyParts): MetricSource[] {
         value: view.alarms().filter((alarm) => alarm.severity === severity).length,
       })),
     ),
+    gauge("certificate_expiry_timestamp_seconds", "when a listener's certificate ends", () =>
+      ready.certificates().map(({ listener, expiresMs }) => ({
+        labels: { listener },
+        value: expiresMs / 1000,
+      })),
+    ),
     gauge("tasks_active", "tasks running or paused", () => view.activeTasks),
     ...groupSources(view),
   ];

@@ -5,11 +5,14 @@ import type { AdminHost } from "../../admin/index.ts";
 import type { Clock, Disk } from "../../base/index.ts";
 import type { BoundListener, NodeParts } from "../assemble.ts";
 import type { DataDir } from "../data-dir.ts";
+import type { ListenerCertificate } from "../security/certificates.ts";
 
 /** Of a node that is ready. */
 export type ReadyParts = NodeParts & {
   readonly listeners: readonly BoundListener[];
   readonly readyMs: number;
+  /** In use by listeners. */
+  readonly certificates: () => readonly ListenerCertificate[];
 };
 
 export type Viewed = Pick<AdminHost, "state" | "progress" | "alarms" | "running"> & {

@@ -11,6 +11,7 @@ import {
   toError,
 } from "../../base/index.ts";
 import type { Settings } from "../config/keys.ts";
+import { nodeErrors } from "../errors.ts";
 import { readSecurityFile, warnWhenOpen } from "./files.ts";
 
 type Tls = Settings["listeners"][string]["tls"];
@@ -96,8 +97,9 @@ export class CertificateWatch {
       const digest = digestOf(material);
       if (digest === watched.digest) return false;
       watched.digest = digest;
+      const expiresMs = expiryOf(material);
       set(material);
-      watched.expiresMs = expiryOf(material);
+      watched.expiresMs = expiresMs;
       this.#logger.info("node.certificate_changed", { listener: name });
       return true;
     } catch (error) {
@@ -132,10 +134,22 @@ export class CertificateWatch {
 
 const pem = /-----BEGIN ([A-Z ]*)CERTIFICATE-----[^-]+-----END \1CERTIFICATE-----/g;
 
-/** A chain is as good as the certificate in it that ends first. */
-function expiryOf({ cert }: TlsMaterial): number {
-  const ends = (cert.match(pem) ?? []).map((one) => Date.parse(new X509Certificate(one).validTo));
-  return Math.min(...ends);
+/**
+ * A chain is as good as the certificate in it that ends first.
+ * @throws NODE_SECURITY_FILE_UNREADABLE.
+ */
+export function expiryOf({ cert }: Pick<TlsMaterial, "cert">): number {
+  try {
+    const ends = (cert.match(pem) ?? []).map((one) => Date.parse(new X509Certificate(one).validTo));
+    if (ends.length > 0) return Math.min(...ends);
+  } catch (error) {
+    throw unreadable(toError(error).message, error);
+  }
+  throw unreadable("it holds no PEM certificate", undefined);
+}
+
+function unreadable(reason: string, cause: unknown): Error {
+  return nodeErrors.securityFileUnreadable({ path: "certificate", reason }, cause);
 }
 
 function digestOf({ cert, key, ca }: TlsMaterial): string {

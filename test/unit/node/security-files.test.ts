@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { type LogFields, type Logger, SimClock } from "../../../src/base/index.ts";
 import { holdsSecretKeys } from "../../../src/broker/index.ts";
+import { certificateAlarms, certificateCheck } from "../../../src/node/admin/certificates.ts";
 import { readConfig, secretFilesOf } from "../../../src/node/config/config.ts";
 import { createSettings } from "../../../src/node/index.ts";
 import { CertificateWatch } from "../../../src/node/security/certificates.ts";
@@ -70,7 +71,6 @@ test("a certificate that ends soon is told once a day, by its chain's first end"
     await writeFile(key, server.key);
     await chmod(key, 0o600);
     const endMs = Date.parse(new X509Certificate(server.cert).validTo);
-    const dayMs = 24 * 3600 * 1000;
     const clock = new SimClock({ wallUs: (endMs - 15 * dayMs) * 1000 });
     const { logger, said, events } = listening();
     const watch = new CertificateWatch(clock, logger);
@@ -97,5 +97,51 @@ test("a certificate that ends soon is told once a day, by its chain's first end"
       fields: { listener: "tls", at: new Date(endMs).toISOString() },
     });
     watch.close();
+  });
+});
+
+const dayMs = 24 * 3600 * 1000;
+
+test("an alarm from a fortnight before a certificate's end on, a critical one behind it", () => {
+  const expiresMs = Date.parse("2026-12-31T00:00:00Z");
+  const at = (days: number) =>
+    certificateAlarms([{ listener: "tls", expiresMs }], expiresMs + days * dayMs);
+  expect(at(-15)).toEqual([]);
+  expect(at(-13)).toMatchObject([
+    {
+      ...{ name: "certificate_expires", subject: "listener tls", severity: "warning" },
+      sinceMs: expiresMs - 14 * dayMs,
+      message: "its certificate ends at 2026-12-31T00:00:00.000Z",
+    },
+  ]);
+  expect(at(0)).toMatchObject([{ name: "certificate_expired", severity: "critical" }]);
+});
+
+test("the doctor reads the certificates of all listeners and names the first to end", async () => {
+  await withTemporaryFolder(async (folder) => {
+    const [cert, key] = [join(folder, "c"), join(folder, "k")];
+    await writeFile(cert, server.cert);
+    await writeFile(key, server.key);
+    const tls = { cert, key };
+    const listeners = { a: { type: "tls", port: 0, tls }, b: { type: "wss", port: 0, tls } };
+    const endMs = Date.parse(new X509Certificate(server.cert).validTo);
+    const check = (input: object, nowMs: number) => certificateCheck(createSettings(input), nowMs);
+    const end = new Date(endMs).toISOString();
+    expect(await check({}, 0)).toMatchObject({ state: "ok", message: "no listener has one" });
+    expect(await check({ listeners }, endMs - 20 * dayMs)).toEqual({
+      ...{ name: "certificates", state: "ok" },
+      message: `that of listener a ends first, at ${end}`,
+    });
+    expect(await check({ listeners }, endMs - dayMs)).toMatchObject({ state: "warning" });
+    expect(await check({ listeners }, endMs)).toMatchObject({
+      state: "failed",
+      message: `that of listener a ended first, at ${end}`,
+      help: expect.stringContaining("Renew it"),
+    });
+    await writeFile(cert, "nothing of the kind");
+    expect(await check({ listeners }, 0)).toMatchObject({
+      state: "failed",
+      message: expect.stringContaining("no PEM certificate"),
+    });
   });
 });
