@@ -79,10 +79,10 @@ export async function composeNode(
       ),
     );
     ballast.start();
-    const { listeners, parts } = assembled;
+    const { listeners, parts, security } = assembled;
     const readyMs = clock.elapsedMs() - startedMs;
-    const certificates = () => assembled.security.certificates.list();
-    operated?.ready({ ...parts, listeners, readyMs, certificates });
+    const certificates = () => security.certificates.list();
+    operated?.ready({ ...parts, listeners, readyMs, certificates, security });
     closer.defer(() => operated?.drain());
     logger.debug("node.ready", { siteId: dataDir.siteId, readyMs: Math.round(readyMs) });
     return {
@@ -90,7 +90,7 @@ export async function composeNode(
       store: parts.store,
       admin: operated?.address,
       inside: parts.inside,
-      security: assembled.security,
+      security,
       failed: failure.promise,
       close: () => closer.close(),
       [Symbol.asyncDispose]: () => closer.close(),

@@ -247,9 +247,14 @@ describe("an operator", () => {
 
   test("with a data directory alone: doctor looks at the machine", () =>
     withTemporaryFolder(async (folder) => {
-      const { code, stdout } = await runFlagstone(["doctor", "--data", folder]);
+      const config = join(folder, "flagstone.yaml");
+      await writeFile(config, "listeners: {tcp: {port: 0}}\n");
+      const line = ["doctor", "--data", folder, "--config", config];
+      const { code, stdout } = await runFlagstone(line);
       expect(code).toBe(0);
-      expect(stdout).toContain("descriptors");
+      for (const check of ["descriptors", "ports: all are free", "certificates: no listener"]) {
+        expect(stdout).toContain(check);
+      }
     }));
 
   test("sees the node drain: not ready, then gone", () =>

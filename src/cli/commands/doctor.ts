@@ -16,6 +16,7 @@ export const doctor: Command = {
   summary: "examine a node and its machine, with advice",
   options: [
     { flags: "--data <dir>", doc: "a data directory on this machine, without asking a node" },
+    { flags: "--config <file>", doc: "with --data: the configuration it will be started with" },
     {
       flags: "--bundle <file>",
       doc: "write a report for others; it holds no names and no secrets",
@@ -26,7 +27,10 @@ export const doctor: Command = {
   examples: ["doctor", "doctor --bundle report.json"],
   run: async (input) => {
     const dir = input.options.text("data");
-    const found = dir === undefined ? await askNode(input) : await askDirectory(dir, input);
+    if (dir === undefined && input.options.has("config")) {
+      throw cliErrors.usage({ reason: "--config goes with --data" });
+    }
+    const found = dir === undefined ? await askNode(input) : await askDirectory(input);
     const bundle = input.options.text("bundle");
     if (bundle !== undefined) writeBundle(bundle, found);
     const written = bundle === undefined ? "" : `the report is in ${bundle}\n`;
@@ -67,11 +71,14 @@ async function details(admin: AdminClient): Promise<Record<string, unknown>> {
   };
 }
 
-async function askDirectory(dir: string, { io }: CommandInput): Promise<Found> {
-  // Loaded here: it brings the whole node, which asking one does not need.
-  const { createSettings, examineDirectory } = await import("../../node/index.ts");
-  const settings = createSettings({ data: { dir } });
-  return { doctor: await examineDirectory(settings, io.clock), more: {} };
+async function askDirectory(input: CommandInput): Promise<Found> {
+  // Loaded here: they bring the whole node, which asking one does not need.
+  const [{ examineDirectory }, { configOf }] = await Promise.all([
+    import("../../node/index.ts"),
+    import("../config-options.ts"),
+  ]);
+  const { settings } = configOf(input);
+  return { doctor: await examineDirectory(settings, input.io.clock), more: {} };
 }
 
 function writeBundle(path: string, { doctor: found, more }: Found): void {

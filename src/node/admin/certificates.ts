@@ -1,8 +1,9 @@
 // Certificates of listeners as an operator hears of them: an alarm from a fortnight before the end on,
 // and a line of the doctor, who reads the files and so needs no running node.
 
+import { createSecureContext } from "node:tls";
 import type { Doctor } from "../../admin/index.ts";
-import { isCodedError } from "../../base/index.ts";
+import { toError } from "../../base/index.ts";
 import type { Alarm } from "../../store/index.ts";
 import type { Settings } from "../config/keys.ts";
 import {
@@ -44,10 +45,12 @@ export async function certificateCheck({ listeners }: Settings, nowMs: number): 
   for (const [listener, { type, tls }] of Object.entries(listeners)) {
     if (type !== "tls" && type !== "wss") continue;
     try {
-      found.push({ listener, expiresMs: expiryOf(await readMaterial(tls)) });
+      const { cert, key, ca } = await readMaterial(tls);
+      found.push({ listener, expiresMs: expiryOf({ cert }) });
+      // A key that is not this certificate's, or no key.
+      createSecureContext({ cert, key, ...(ca === undefined ? {} : { ca }) });
     } catch (error) {
-      if (!isCodedError(error)) throw error;
-      return { name, state: "failed", message: `listener ${listener}: ${error.message}` };
+      return { name, state: "failed", message: `listener ${listener}: ${toError(error).message}` };
     }
   }
   if (found.length === 0) return { name, state: "ok", message: "no listener has one" };

@@ -14,6 +14,7 @@ import {
   syncFully,
   writeFully,
 } from "../../base/index.ts";
+import type { BoundListener } from "../assemble.ts";
 import { ballastName } from "../ballast.ts";
 import type { Settings } from "../config/keys.ts";
 import { isLoopback } from "../config/security-rules.ts";
@@ -21,6 +22,7 @@ import { describeSize } from "../config/units.ts";
 import { dataFormat } from "../data-dir.ts";
 import { version } from "../version.ts";
 import { certificateCheck } from "./certificates.ts";
+import { portCheck } from "./doctor-ports.ts";
 
 export type Patient = {
   readonly dir: string;
@@ -29,6 +31,8 @@ export type Patient = {
   readonly settings: Settings;
   /** Checks of the running node; none of one that is not. */
   readonly checks: () => Promise<readonly Check[]>;
+  /** Where the running node listens; undefined of one that is not: then the ports have to be free. */
+  readonly listeners: readonly BoundListener[] | undefined;
 };
 
 type Advice = Doctor["checks"][number];
@@ -36,7 +40,8 @@ type Advice = Doctor["checks"][number];
 /** Of a directory that this process has not opened. */
 export function examineDirectory(settings: Settings, clock: Clock): Promise<Doctor> {
   const checks = async (): Promise<readonly Check[]> => [];
-  return examine({ dir: settings.data.dir, disk: nodeDisk, clock, settings, checks });
+  const dir = settings.data.dir;
+  return examine({ dir, disk: nodeDisk, clock, settings, checks, listeners: undefined });
 }
 
 export async function examine(patient: Patient): Promise<Doctor> {
@@ -46,6 +51,7 @@ export async function examine(patient: Patient): Promise<Doctor> {
     descriptorCheck(patient.settings),
     syncCheck(sync),
     listenerCheck(patient.settings),
+    await portCheck(patient),
     nodeVersionCheck(),
     await ballastCheck(patient),
     await certificateCheck(patient.settings, patient.clock.wallUs() / 1000),

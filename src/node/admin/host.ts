@@ -136,6 +136,7 @@ export class NodeView implements AdminHost, Viewed {
       clock: this.clock,
       settings: this.settings,
       checks: () => this.checks(),
+      listeners: this.#ready?.listeners,
     });
   }
 

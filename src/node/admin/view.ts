@@ -3,7 +3,7 @@
 import type { IntervalHistogram } from "node:perf_hooks";
 import type { AdminHost } from "../../admin/index.ts";
 import type { Clock, Disk } from "../../base/index.ts";
-import type { BoundListener, NodeParts } from "../assemble.ts";
+import type { BoundListener, NodeParts, SecurityFace } from "../assemble.ts";
 import type { DataDir } from "../data-dir.ts";
 import type { ListenerCertificate } from "../security/certificates.ts";
 
@@ -13,6 +13,7 @@ export type ReadyParts = NodeParts & {
   readonly readyMs: number;
   /** In use by listeners. */
   readonly certificates: () => readonly ListenerCertificate[];
+  readonly security: SecurityFace;
 };
 
 export type Viewed = Pick<AdminHost, "state" | "progress" | "alarms" | "running"> & {

@@ -1,0 +1,89 @@
+import { writeFileSync } from "node:fs";
+import net, { type AddressInfo } from "node:net";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { systemClock } from "../../../src/base/index.ts";
+import { certificateCheck } from "../../../src/node/admin/certificates.ts";
+import { portCheck } from "../../../src/node/admin/doctor-ports.ts";
+import { createSettings } from "../../../src/node/config/config.ts";
+import { expiryOf } from "../../../src/node/security/certificates.ts";
+import { renewed, server } from "../../support/certificates.ts";
+import { withTemporaryFolder } from "../../support/temporary-folder.ts";
+
+const dayMs = 24 * 3600 * 1000;
+const endMs = expiryOf(server);
+
+async function listening(): Promise<net.Server & { port: number }> {
+  const opened = net.createServer((socket) => socket.destroy());
+  await new Promise<void>((resolve) => {
+    opened.listen(0, "127.0.0.1", resolve);
+  });
+  return Object.assign(opened, { port: (opened.address() as AddressInfo).port });
+}
+
+describe("doctor looks at the ports", () => {
+  const bound = (port: number) => ({
+    ...{ name: "tcp", type: "tcp" as const, host: "127.0.0.1", port, authentication: [] },
+  });
+
+  test("of a running node: a listener that does not answer is a failure", async () => {
+    const opened = await listening();
+    const settings = createSettings();
+    const look = () => portCheck({ settings, clock: systemClock, listeners: [bound(opened.port)] });
+    expect(await look()).toMatchObject({ state: "ok", message: "all listeners answer" });
+    await new Promise((resolve) => opened.close(resolve));
+    expect(await look()).toMatchObject({
+      ...{ state: "failed", message: "tcp does not answer: ECONNREFUSED" },
+    });
+  });
+
+  test("of one that does not run: a port that another program has is a failure", async () => {
+    const opened = await listening();
+    const settings = createSettings({ listeners: { inner: { port: opened.port } } });
+    const look = () => portCheck({ settings, clock: systemClock, listeners: undefined });
+    const message = `port ${opened.port} of inner cannot be had: another program has it`;
+    expect(await look()).toMatchObject({ state: "failed", message });
+    await new Promise((resolve) => opened.close(resolve));
+    expect(await look()).toMatchObject({ state: "ok", message: "all are free" });
+  });
+});
+
+describe("doctor looks at certificates", () => {
+  const examined = (cert: string, key: string, nowMs: number) =>
+    withTemporaryFolder(async (folder) => {
+      const tls = { cert: join(folder, "c.pem"), key: join(folder, "k.pem") };
+      writeFileSync(tls.cert, cert);
+      writeFileSync(tls.key, key);
+      const settings = createSettings({ listeners: { secure: { type: "tls", port: 0, tls } } });
+      return certificateCheck(settings, nowMs);
+    });
+
+  test("a good one is well, one that ends soon a warning, one that ended a failure", async () => {
+    const { cert, key } = server;
+    for (const [nowMs, state] of [
+      [endMs - 100 * dayMs, "ok"],
+      [endMs - 3 * dayMs, "warning"],
+      [endMs + 1, "failed"],
+    ] as const) {
+      expect(await examined(cert, key, nowMs)).toMatchObject({ state });
+    }
+  });
+
+  test("a key of another one, and what is no certificate, are failures that name the listener", async () => {
+    const nowMs = endMs - 100 * dayMs;
+    for (const [cert, key] of [
+      [server.cert, renewed.key],
+      ["nothing", server.key],
+    ] as const) {
+      const found = await examined(cert, key, nowMs);
+      expect(found).toMatchObject({ state: "failed" });
+      expect(found.message).toMatch(/^listener secure: /);
+    }
+  });
+
+  test("none is needed where no listener has TLS", async () => {
+    const settings = createSettings();
+    const found = await certificateCheck(settings, 0);
+    expect(found).toMatchObject({ state: "ok", message: "no listener has one" });
+  });
+});
