@@ -23,6 +23,7 @@ import { messageHandlers } from "./handlers/messages.ts";
 import { nodeHandlers, Rates, statusOf } from "./handlers/node.ts";
 import { sessionHandlers } from "./handlers/sessions.ts";
 import { storageHandlers } from "./handlers/storage.ts";
+import { userHandlers } from "./handlers/users.ts";
 import { checkInput } from "./input.ts";
 import type { ApiKeys } from "./keys.ts";
 import { familiesOf, metricsContentType, metricsText } from "./metrics.ts";
@@ -125,6 +126,7 @@ class Api {
       ...sessionHandlers(running),
       ...messageHandlers(running, clock),
       ...storageHandlers(running),
+      ...userHandlers(running),
       ...accessHandlers({ keys, audit, tasks, traces, running }),
     };
   }

@@ -43,6 +43,10 @@ const oneClient = v.strictObject({ clientId });
 const oneHold = v.strictObject({ hold: name });
 const oneShard = wholeText(0, shardMax, "number of a shard");
 const taskId = v.pipe(v.string(), v.regex(/^[a-z0-9-]{1,64}$/));
+const userName = v.pipe(v.string(), v.minLength(1), v.maxLength(1024));
+const oneUser = v.strictObject({ user: userName });
+/** Of UTF-16 units; the store takes 1 MiB. */
+const rulesLengthMax = 1024 * 1024;
 const oneTrace = v.strictObject({ trace: v.pipe(v.string(), v.regex(/^[0-9a-f]{8}$/)) });
 const dryRun = v.optional(v.boolean(), false);
 
@@ -277,6 +281,25 @@ export const contract = {
   deleteKey: {
     params: v.strictObject({ key: v.pipe(v.string(), v.regex(/^[a-z0-9]{1,32}$/)) }),
     answer: answers.done,
+  },
+  listUsers: {
+    query: v.strictObject({ ...pageQuery, after: v.optional(userName) }),
+    answer: pageOf(answers.user),
+  },
+  putUser: {
+    params: oneUser,
+    body: v.strictObject({
+      password: v.pipe(v.string(), v.minLength(1), v.maxLength(1024)),
+      scram: v.optional(v.boolean(), false),
+      expect: v.optional(v.picklist(["new", "known"])),
+    }),
+    answer: answers.done,
+  },
+  deleteUser: { params: oneUser, answer: answers.done },
+  getRules: { answer: answers.rules },
+  putRules: {
+    body: v.strictObject({ text: v.pipe(v.string(), v.maxLength(rulesLengthMax)), dryRun }),
+    answer: v.object({ dryRun: v.boolean() }),
   },
   listAudit: { query: v.strictObject(pageQuery), answer: pageOf(answers.auditEntry) },
 } as const satisfies { readonly [K in OperationName]: Shape };

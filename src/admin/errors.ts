@@ -45,6 +45,12 @@ export const adminErrors = defineErrors({
     message: "there is no {thing} {name}",
     help: "It may have ended meanwhile; list them to see what there is.",
   },
+  thingExists: {
+    code: "ADMIN_THING_EXISTS",
+    kind: "conflict",
+    message: "there is a {thing} {name} already",
+    help: "Choose another name, or change that one.",
+  },
   inputInvalid: {
     code: "ADMIN_INPUT_INVALID",
     kind: "invalid",

@@ -233,6 +233,29 @@ export const operations = {
     summary: "Revoke an API key, at once",
     change: true,
   },
+  listUsers: {
+    ...{ method: "get", path: "/users", role: "admin", tag: "access" },
+    summary: "Users in the node's store, without their hashes",
+  },
+  putUser: {
+    ...{ method: "put", path: "/users/{user}", role: "admin", tag: "access" },
+    summary: "Add a user to the store, or change the password",
+    change: true,
+  },
+  deleteUser: {
+    ...{ method: "delete", path: "/users/{user}", role: "admin", tag: "access" },
+    summary: "Remove a user from the store; who is connected so is let go",
+    change: true,
+  },
+  getRules: {
+    ...{ method: "get", path: "/rules", role: "admin", tag: "access" },
+    summary: "The rules in the node's store",
+  },
+  putRules: {
+    ...{ method: "put", path: "/rules", role: "admin", tag: "access" },
+    summary: "Replace the rules in the store, all or nothing; a dry run checks them",
+    change: true,
+  },
   listAudit: {
     ...{ method: "get", path: "/audit", role: "admin", tag: "access", always: true },
     summary: "Who changed what, newest first",

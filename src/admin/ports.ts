@@ -45,6 +45,23 @@ export interface TapPort {
   listen(listener: TapListener): () => void;
 }
 
+export type UserInfo = { readonly name: string; readonly form: string; readonly sinceUs: number };
+
+/** Users and rules in the node's store. Changes are durable when they resolve, and hold then. */
+export interface AccessControl {
+  /** By name. */
+  users(): readonly UserInfo[];
+  /** @throws BROKER_USERS_INVALID. */
+  putUser(name: string, password: string, isScram: boolean): Promise<void>;
+  /** False: there was none. */
+  removeUser(name: string): Promise<boolean>;
+  rules(): string;
+  /** @throws BROKER_RULES_INVALID with the line; nothing has changed then. */
+  replaceRules(text: string): Promise<void>;
+  /** @throws BROKER_RULES_INVALID with the line. */
+  checkRules(text: string): void;
+}
+
 /** What there is once a node is ready. */
 export type RunningParts = {
   readonly clients: ClientsPort;
@@ -53,6 +70,7 @@ export type RunningParts = {
   readonly store: Pick<Store, "subscribe" | "tail" | "logShards">;
   readonly operator: StoreOperator;
   readonly tap: TapPort;
+  readonly access: AccessControl;
   /** Resolves when the message is durable, where that is asked for. */
   publish(message: OutgoingMessage): Promise<void>;
 };

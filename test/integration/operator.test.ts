@@ -245,6 +245,34 @@ describe("an operator", () => {
       await client.endAsync();
     }));
 
+  test("adds and removes users and replaces rules, which hold at once", () =>
+    operated(
+      async ({ broker, run, folder, url, key }) => {
+        const admin = createAdminClient({ url, key });
+        const as = { username: "meter", password: "word", reconnectPeriod: 0 };
+        await expect(connect(broker.port, "m", as)).rejects.toThrow(/Not authorized|Bad User/i);
+        await admin.putUser({ params: { user: "meter" }, body: { password: "word" } });
+        const meter = await connect(broker.port, "m", as);
+        const rules = join(folder, "rules.acl");
+        await writeFile(rules, "user meter\ntopic write own/#\n");
+        expect(await run(["acl", "apply", rules])).toMatchObject({ code: 0 });
+        await meter.publishAsync("own/1", "x", { qos: 1 });
+        await expect(meter.publishAsync("other", "x", { qos: 1 })).rejects.toThrow();
+        await writeFile(rules, "nonsense here");
+        const refused = await run(["acl", "apply", rules]);
+        expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining("line 1")]);
+        await meter.publishAsync("own/2", "x", { qos: 1 });
+        const told = new Promise((resolve) => {
+          meter.once("disconnect", (packet) => resolve(packet.reasonCode));
+        });
+        expect(await run(["user", "rm", "meter"])).toMatchObject({ code: 0 });
+        expect(await told).toBe(0x87);
+        await expect(connect(broker.port, "m", as)).rejects.toThrow();
+        meter.end(true);
+      },
+      ["--set", "authentication.chain=[users]", "--set", "authorization.sources=[rules]"],
+    ));
+
   test("with a data directory alone: doctor looks at the machine", () =>
     withTemporaryFolder(async (folder) => {
       const config = join(folder, "flagstone.yaml");

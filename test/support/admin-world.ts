@@ -4,7 +4,13 @@
 import { type AdminApp, createAdminApp } from "../../src/admin/app.ts";
 import { AuditLog } from "../../src/admin/audit.ts";
 import { ApiKeys } from "../../src/admin/keys.ts";
-import type { AdminHost, NodeState, OutgoingMessage, RunningParts } from "../../src/admin/ports.ts";
+import type {
+  AccessControl,
+  AdminHost,
+  NodeState,
+  OutgoingMessage,
+  RunningParts,
+} from "../../src/admin/ports.ts";
 import type { AdminSettings } from "../../src/admin/settings.ts";
 import { Tasks } from "../../src/admin/tasks.ts";
 import { Traces } from "../../src/admin/traces.ts";
@@ -252,6 +258,17 @@ export function paperNode() {
     logicalHash: async () => "0",
   };
   const tap = new Tap();
+  const users = new Map([["alice", "scrypt"]]);
+  const access: AccessControl = {
+    users: () => [...users].map(([name, form]) => ({ name, form, sinceUs: 5 })),
+    putUser: note("access.putUser", async (name: string, _password: never, isScram: never) => {
+      users.set(name, isScram ? "scram-sha-256" : "scrypt");
+    }),
+    removeUser: note("access.removeUser", async (name: string) => users.delete(name)),
+    rules: () => "allow all\n",
+    replaceRules: note("access.replaceRules", async () => undefined),
+    checkRules: note("access.checkRules", () => undefined),
+  };
   const parts: RunningParts = {
     clients: {
       list: () => ({ clients: [], hasMore: false, total: 0 }),
@@ -269,6 +286,7 @@ export function paperNode() {
     store: { logShards: [], tail: () => new Map(), subscribe: () => ({}) as never },
     operator,
     tap,
+    access,
     publish: async (message) => {
       if (state.failing !== undefined) throw state.failing;
       state.published.push(message);

@@ -331,6 +331,14 @@ export const newApiKey = v.object({
   secret: v.pipe(text, v.description("shown this once; send it as `Authorization: Bearer ...`")),
 });
 
+export const user = v.object({
+  name: text,
+  form: v.pipe(text, v.description("how the password is hashed: scrypt, scram-sha-256, 7, 6")),
+  sinceUs: v.pipe(timeUs, v.description("of the last change")),
+});
+
+export const rules = v.object({ text: v.pipe(text, v.description("as a rule file has them")) });
+
 export const auditEntry = v.object({
   timeMs: whole,
   key: text,

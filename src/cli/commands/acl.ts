@@ -1,11 +1,13 @@
-// `flagstone acl check`: a rule file looked at without a node, and asked what somebody may do.
+// `flagstone acl`: `check` looks at a rule file without a node, and asks it what somebody may do; `show` and
+// `apply` are about the rules in a node's store.
 
 import { readFileSync } from "node:fs";
 import { toError } from "../../base/index.ts";
 import type { AccessAction } from "../../broker/access.ts";
 import { RuleAccess } from "../../broker/acl/rule-access.ts";
 import { parseRuleFile } from "../../broker/acl/rule-file.ts";
-import type { Command, CommandFamily, CommandInput } from "../command.ts";
+import { argument, askCommand } from "../admin/ask.ts";
+import type { Command, CommandFamily } from "../command.ts";
 import { cliErrors } from "../errors.ts";
 import { exitCodes } from "../exit-codes.ts";
 
@@ -33,7 +35,7 @@ const check: Command = {
   ],
   run: async (input) => {
     const access = new RuleAccess({ hasLoginRights: false });
-    access.setRules("rule_file", parseRuleFile(readRules(input)));
+    access.setRules("rule_file", parseRuleFile(readRules(input.arguments)));
     const [, actionText, topic] = input.arguments;
     if (actionText === undefined) {
       input.io.out("the rule file is good\n");
@@ -53,13 +55,38 @@ const check: Command = {
   },
 };
 
+const show = askCommand({
+  name: "show",
+  summary: "the rules in a node's store, as a rule file has them",
+  examples: ["acl show > rules.acl", "acl show -o json"],
+  show: async ({ admin }) => {
+    const value = await admin.getRules();
+    return { value, table: () => value.text || "# no rules\n" };
+  },
+});
+
+const apply = askCommand({
+  name: "apply",
+  summary: "replace the rules in a node's store by a rule file, all or nothing",
+  arguments: [{ name: "[file]", doc: "rule file" }],
+  options: [{ flags: "--dry-run", doc: "only let the node check them" }],
+  examples: ["acl apply rules.acl --dry-run", "acl apply rules.acl"],
+  show: async (input) => {
+    const text = readRules([argument(input, 0, "the rule file")]);
+    const dryRun = input.options.isOn("dryRun");
+    const value = await input.admin.putRules({ body: { text, dryRun } });
+    const did = dryRun ? "the rules are good; nothing was changed" : "the rules hold now";
+    return { value, table: () => `${did}\n` };
+  },
+});
+
 export const acl: CommandFamily = {
   name: "acl",
-  summary: "check a rule file",
-  commands: [check],
+  summary: "check a rule file, show and replace the rules of a node",
+  commands: [check, show, apply],
 };
 
-function readRules({ arguments: [path = ""] }: CommandInput): string {
+function readRules([path = ""]: readonly string[]): string {
   try {
     return readFileSync(path, "utf8");
   } catch (error) {

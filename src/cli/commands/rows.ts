@@ -31,12 +31,12 @@ export const commandRows: readonly CommandRow[] = [
   },
   {
     name: "user",
-    summary: "keep the users of a password file",
+    summary: "keep the users of a password file, or of a node",
     load: async () => (await import("./user.ts")).user,
   },
   {
     name: "acl",
-    summary: "check a rule file",
+    summary: "check a rule file, show and replace the rules of a node",
     load: async () => (await import("./acl.ts")).acl,
   },
   {

@@ -1,5 +1,5 @@
-// `flagstone user add|passwd|rm|list`: users of a password file, without a node. A node that runs takes
-// the file at its next reload (SIGHUP).
+// `flagstone user add|passwd|rm|list`: users of a password file with `--file`, without a node, which takes
+// the file at its next reload (SIGHUP); without it users in a node's store (`user-node.ts`).
 //
 // The file is written beside itself and renamed: a reader finds the old one or the new one. A new file
 // has mode 0600; a known one keeps its group's right to read it and, by root, its owner, so that the
@@ -25,13 +25,16 @@ import {
   userNameFault,
 } from "../../broker/auth/password-file.ts";
 import { hashForScram, hashPassword } from "../../broker/auth/password-hash.ts";
+import { pageOptions } from "../admin/ask.ts";
+import { targetOptions } from "../admin/target.ts";
 import type { Command, CommandFamily, CommandInput, OptionSpec } from "../command.ts";
 import { cliErrors } from "../errors.ts";
 import { exitCodes } from "../exit-codes.ts";
+import { listUsers, putUser, removeUser } from "./user-node.ts";
 
 const file: OptionSpec = {
   flags: "--file <path>",
-  doc: "password file (authentication.passwordFile)",
+  doc: "password file (authentication.passwordFile); without it: the store of a node",
 };
 const scram: OptionSpec = {
   flags: "--scram",
@@ -43,10 +46,10 @@ const add: Command = {
   name: "add",
   summary: "add a user; its password is read from standard input",
   arguments: [name],
-  options: [file, scram],
+  options: [file, scram, ...targetOptions],
   examples: [
     "user add alice --file users.txt < password.txt",
-    "user add meter --file users.txt --scram < password.txt",
+    "user add meter --scram < password.txt",
   ],
   run: (input) => setPassword(input, "add"),
 };
@@ -55,10 +58,10 @@ const passwd: Command = {
   name: "passwd",
   summary: "change a user's password, read from standard input",
   arguments: [name],
-  options: [file, scram],
+  options: [file, scram, ...targetOptions],
   examples: [
     "user passwd alice --file users.txt < password.txt",
-    "user passwd meter --file users.txt --scram < password.txt",
+    "user passwd meter --scram < password.txt",
   ],
   run: (input) => setPassword(input, "passwd"),
 };
@@ -67,9 +70,10 @@ const rm: Command = {
   name: "rm",
   summary: "remove a user",
   arguments: [name],
-  options: [file],
-  examples: ["user rm alice --file users.txt", "user rm meter --file users.txt"],
+  options: [file, ...targetOptions],
+  examples: ["user rm alice --file users.txt", "user rm meter"],
   run: async (input) => {
+    if (!input.options.has("file")) return removeUser(input, nameOf(input));
     const { path, users, text } = open(input);
     const user = nameOf(input);
     if (!users.has(user)) throw cliErrors.usage({ reason: `no user ${quoted(user)} in ${path}` });
@@ -81,10 +85,11 @@ const rm: Command = {
 
 const list: Command = {
   name: "list",
-  summary: "list the users of a password file and how their passwords are hashed",
-  options: [file],
-  examples: ["user list --file users.txt", "user list --file /etc/flagstone/users.txt"],
+  summary: "list users and how their passwords are hashed",
+  options: [file, ...pageOptions, ...targetOptions],
+  examples: ["user list --file users.txt", "user list --all"],
   run: async (input) => {
+    if (!input.options.has("file")) return listUsers(input);
     const { users } = open(input);
     for (const [user, hash] of [...users].sort()) {
       input.io.out(`${user}\t${formNames[hash.split("$")[1] ?? ""] ?? "unknown"}\n`);
@@ -95,7 +100,7 @@ const list: Command = {
 
 export const user: CommandFamily = {
   name: "user",
-  summary: "keep the users of a password file",
+  summary: "keep the users of a password file, or of a node",
   commands: [add, passwd, rm, list],
 };
 
@@ -107,6 +112,11 @@ const formNames: Readonly<Record<string, string>> = {
 };
 
 async function setPassword(input: CommandInput, verb: "add" | "passwd"): Promise<number> {
+  if (!input.options.has("file")) {
+    const password = await readPassword(input.io.stdin);
+    const expect = verb === "add" ? "new" : "known";
+    return putUser(input, nameOf(input), password.toString("utf8"), expect);
+  }
   const { path, users, text } = open(input, verb === "add");
   const user = nameOf(input);
   const isThere = users.has(user);

@@ -68,7 +68,7 @@ export class NodeView implements AdminHost, Viewed {
 
   becameReady(parts: ReadyParts): void {
     this.#ready = parts;
-    this.#running = runningPartsOf(parts);
+    this.#running = runningPartsOf({ ...parts, clock: this.clock });
     this.#state = "ready";
   }
 

@@ -1,13 +1,32 @@
 // What a ready node offers its HTTP interface: the faces of broker, sessions and store, in the shape
 // that the admin room asks for.
 
-import type { ClientInfo, ClientsPort, OutgoingMessage, RunningParts } from "../../admin/index.ts";
-import type { Broker, ClientView } from "../../broker/index.ts";
+import type {
+  AccessControl,
+  ClientInfo,
+  ClientsPort,
+  OutgoingMessage,
+  RunningParts,
+} from "../../admin/index.ts";
+import { type Clock, systemRandom } from "../../base/index.ts";
+import {
+  type Broker,
+  type ClientView,
+  hashForScram,
+  hashPassword,
+  parseRuleFile,
+} from "../../broker/index.ts";
 import { createFrame, type Properties } from "../../mqtt/index.ts";
-import type { NodeParts } from "../assemble.ts";
+import type { NodeParts, SecurityFace } from "../assemble.ts";
 
-export function runningPartsOf({ broker, store }: NodeParts): RunningParts {
+type RunningOf = Pick<NodeParts, "broker" | "store"> & {
+  readonly security: Pick<SecurityFace, "users" | "rules" | "replaceRules">;
+  readonly clock: Clock;
+};
+
+export function runningPartsOf({ broker, store, security, clock }: RunningOf): RunningParts {
   return {
+    access: accessControl(security, clock),
     clients: clientsPort(broker),
     sessions: broker.sessions.inspector,
     retained: broker.sessions.retained,
@@ -59,5 +78,25 @@ function ownMessage(message: OutgoingMessage): Parameters<Broker["publish"]>[0] 
     ...{ topic, qos, retain, delayS: 0, version: 5, messageExpiryS },
     frame: frame.bytes,
     expiryOffset: frame.expiryOffset,
+  };
+}
+
+function accessControl(security: RunningOf["security"], clock: Clock): AccessControl {
+  const { users, rules } = security;
+  return {
+    users: () => users.list(),
+    putUser: async (name, password, isScram) => {
+      const bytes = Buffer.from(password);
+      const hash = isScram
+        ? await hashForScram(bytes, systemRandom)
+        : await hashPassword(bytes, systemRandom);
+      await users.put(name, hash, clock.wallUs());
+    },
+    removeUser: (name) => users.remove(name),
+    rules: () => rules.text,
+    replaceRules: (text) => security.replaceRules(text),
+    checkRules: (text) => {
+      parseRuleFile(text);
+    },
   };
 }

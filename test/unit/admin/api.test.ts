@@ -54,6 +54,11 @@ const good: Readonly<Record<OperationName, { path: string; body?: unknown }>> = 
   listKeys: { path: "/keys" },
   createKey: { path: "/keys", body: { name: "n", role: "viewer" } },
   deleteKey: { path: "/keys/00000000" },
+  listUsers: { path: "/users?limit=1" },
+  putUser: { path: "/users/bob", body: { password: "word", scram: true } },
+  deleteUser: { path: "/users/alice" },
+  getRules: { path: "/rules" },
+  putRules: { path: "/rules", body: { text: "allow all", dryRun: true } },
   listAudit: { path: "/audit" },
 };
 
@@ -437,4 +442,47 @@ test("nobody washes out of the audit log what higher roles did, by doing or by t
   expect(seen.filter(({ status }) => status === 403).length).toBeLessThan(120);
   const done = seen.filter(({ status }) => status === 200).map(({ operation }) => operation);
   expect(done).toEqual(["kickClient", "createKey"]);
+});
+
+describe("users and rules", () => {
+  const put = (body: object) => ({ method: "PUT", body });
+
+  test("a user is added, changed and removed, as new or as known where that is asked", async () => {
+    const { ask, node } = await adminWorld();
+    const taken = await ask(api("/users/alice"), put({ password: "x", expect: "new" }));
+    expect([taken.status, codeOf(taken)]).toEqual([409, "ADMIN_THING_EXISTS"]);
+    const nobody = await ask(api("/users/bob"), put({ password: "x", expect: "known" }));
+    expect(nobody.status).toBe(404);
+    expect(node.calls).toEqual([]);
+    await ask(api("/users/bob"), put({ password: "x", scram: true, expect: "new" }));
+    const { json } = await ask(api("/users?limit=1"));
+    expect(json).toMatchObject({ items: [{ name: "alice" }], next: "alice", total: 2 });
+    const rest = await ask(api("/users?after=alice"));
+    expect(rest.json.items).toEqual([{ name: "bob", form: "scram-sha-256", sinceUs: 5 }]);
+    expect((await ask(api("/users/bob"), { method: "DELETE" })).status).toBe(200);
+    expect((await ask(api("/users/bob"), { method: "DELETE" })).status).toBe(404);
+  });
+
+  test("passwords are in no answer, log line or audit entry", async () => {
+    const { ask, events } = await adminWorld();
+    const password = "very-hidden";
+    const answers = [
+      (await ask(api("/users/bob"), put({ password }))).text,
+      (await ask(api("/users/bob"), put({ password, scram: "maybe" }))).text,
+      (await ask(api("/users"))).text,
+      (await ask(api("/audit"))).text,
+    ];
+    expect(`${answers.join()}${JSON.stringify(events)}`).not.toContain(password);
+  });
+
+  test("rules are checked without being replaced, and replaced when they are", async () => {
+    const { ask, node } = await adminWorld();
+    expect((await ask(api("/rules"))).json).toEqual({ text: "allow all\n" });
+    await ask(api("/rules"), put({ text: "a", dryRun: true }));
+    await ask(api("/rules"), put({ text: "b" }));
+    expect(node.calls).toEqual([
+      { name: "access.checkRules", args: ["a"] },
+      { name: "access.replaceRules", args: ["b"] },
+    ]);
+  });
 });

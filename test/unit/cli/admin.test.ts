@@ -330,3 +330,38 @@ describe("health", () => {
     expect((await run(["health", "--within", "0"])).code).toBe(2);
   });
 });
+
+describe("users and rules of a node", () => {
+  const withPassword = async (...argv: string[]) => {
+    const environment = { FLAGSTONE_KEY: world.adminKey, XDG_CONFIG_HOME: folder };
+    const paper = createFakeIo({ environment, stdin: "word\n" });
+    const code = await runCli(argv, { ...paper, clock: systemClock });
+    return { code, out: paper.stdout(), error: paper.stderr() };
+  };
+
+  test("users are added, changed, listed and removed where no file is named", async () => {
+    expect(await withPassword("user", "add", "bob", "--scram")).toMatchObject({
+      ...{ code: 0, out: 'added "bob"\n' },
+    });
+    expect(world.node.calls.at(-1)).toEqual({
+      ...{ name: "access.putUser", args: ["bob", "word", true] },
+    });
+    const again = await withPassword("user", "add", "bob");
+    expect([again.code, again.error]).toEqual([1, 'there is a user "bob" already\n']);
+    expect((await withPassword("user", "passwd", "bob")).out).toBe('changed "bob"\n');
+    expect((await run(["user", "list"])).out).toMatch(/^USER .*\nalice +scrypt .*\nbob +scrypt /);
+    expect((await run(["user", "rm", "bob"])).out).toBe('removed "bob"\n');
+    expect((await run(["user", "rm", "bob"])).code).toBe(1);
+  });
+
+  test("rules are shown, checked and replaced", async () => {
+    const path = join(folder, "rules.acl");
+    writeFileSync(path, "allow all\n");
+    expect((await run(["acl", "show"])).out).toBe("allow all\n");
+    const dry = await run(["acl", "apply", path, "--dry-run"]);
+    expect(dry).toMatchObject({ code: 0, out: "the rules are good; nothing was changed\n" });
+    expect((await run(["acl", "apply", path])).out).toBe("the rules hold now\n");
+    expect(world.node.calls.map(({ name }) => name)).toContain("access.replaceRules");
+    expect((await run(["acl", "apply", join(folder, "none")])).code).toBe(2);
+  });
+});
