@@ -1,5 +1,5 @@
-// `flagstone acl`: `check` looks at a rule file without a node, and asks it what somebody may do; `show` and
-// `apply` are about the rules in a node's store.
+// `flagstone acl`: `check` looks at a rule file without a node, and asks it what somebody may do;
+// `show` and `apply` are about the rules in a node's store.
 
 import { readFileSync } from "node:fs";
 import { toError } from "../../base/index.ts";

@@ -1,5 +1,5 @@
-// `flagstone user add|passwd|rm|list`: users of a password file with `--file`, without a node, which takes
-// the file at its next reload (SIGHUP); without it users in a node's store (`user-node.ts`).
+// `flagstone user add|passwd|rm|list`: users of a password file with `--file`, without a node, which
+// takes the file at its next reload (SIGHUP); without it users in a node's store (`user-node.ts`).
 //
 // The file is written beside itself and renamed: a reader finds the old one or the new one. A new file
 // has mode 0600; a known one keeps its group's right to read it and, by root, its owner, so that the

@@ -1,5 +1,5 @@
-// What `flagstone doctor` sees of a node's ports: of a running node, whether each listener answers; of one
-// that does not run, whether they are free. Messages name listeners as the configuration does.
+// What `flagstone doctor` sees of a node's ports: of a running node, whether each listener answers; of
+// one that does not run, whether they are free. Messages name listeners as the configuration does.
 
 import net from "node:net";
 import type { Doctor } from "../../admin/index.ts";
