@@ -92,7 +92,9 @@ export class SimDisk implements Disk {
   crash(): void {
     this.kill();
     this.#names.losePower(this.#random);
-    for (const file of this.#names.files()) file.losePower(this.#random);
+    for (const file of this.#names.files()) {
+      this.counters.tornSectors += file.losePower(this.#random);
+    }
   }
 
   /** Makes matching calls fail, hang or take longer. The result withdraws the rule. */

@@ -126,8 +126,12 @@ export class SimFile {
     }
   }
 
-  /** What is left after the power went: any mix of old and new for what was not synced. */
-  losePower(random: SeededRandom): void {
+  /**
+   * What is left after the power went: any mix of old and new for what was not synced. Returns how
+   * many sectors are torn: neither the one nor the other.
+   */
+  losePower(random: SeededRandom): number {
+    let torn = 0;
     const mode = random.pick(["old", "new", "mixed", "mixed"] as const);
     const dirty = this.#dirty();
     let lastDirty = -1;
@@ -135,11 +139,13 @@ export class SimFile {
     for (const [sector, versions] of dirty) {
       const current = this.#sector(sector);
       const left = survivor([...versions, current], mode, random, sector === lastDirty);
+      if (![...versions, current].some((version) => version.equals(left))) torn++;
       this.#cache.set(left, sector * sectorBytes);
     }
     this.#sizeBytes = this.#survivingSize(mode, random);
     this.#cache.fill(0, this.#sizeBytes);
     this.#forgetVersions();
+    return torn;
   }
 
   /** Rot: changes the medium under everybody's eyes. */

@@ -36,6 +36,8 @@ export const simDiskCounterHelp = {
   dirSyncs: "syncDir calls completed",
   reads: "Reads completed",
   readBytes: "Bytes of completed reads",
+  shortWrites: "Writes of which a part arrived",
+  tornSectors: "Sectors that a power cut left with old and new bytes",
 } as const;
 
 type Call<T> = SimCall<SimDiskOperation, T>;
@@ -247,6 +249,7 @@ class SimDiskFile implements DiskFile {
   #writeFitting(bytes: Uint8Array, position: number): void {
     const fits = this.#file.fitting(position, bytes.length, this.#machine.freeBytes());
     this.#file.write(bytes.subarray(0, fits), position);
+    if (fits > 0 && fits < bytes.length) this.#machine.counters.shortWrites++;
     if (fits < bytes.length) throw diskErrors.full({ path: this.path, errno: "ENOSPC" });
   }
 
@@ -256,6 +259,7 @@ class SimDiskFile implements DiskFile {
     const part = random.pick([0, bytes.length, random.below(bytes.length)]);
     const fits = this.#file.fitting(position, part, freeBytes());
     this.#file.write(bytes.subarray(0, fits), position);
+    if (fits > 0 && fits < bytes.length) this.#machine.counters.shortWrites++;
   }
 
   #refuseReadOnly(operation: string): void {

@@ -2,10 +2,11 @@
 // what all histories together must have met.
 
 import { expect, test } from "vitest";
-import { StoreWorld, type WorldCounts, worldCountsZero } from "./store-world.ts";
+import type { Features } from "./store-features.ts";
+import { StoreWorld, type WorldCounts } from "./store-world.ts";
 
 const long = process.env.FLAGSTONE_LONG === "1";
-const seedCount = Number(process.env.FLAGSTONE_SIM_SEEDS ?? (long ? 3_000 : 1_000));
+const seedCount = Number(process.env.FLAGSTONE_SIM_SEEDS ?? (long ? 6_000 : 2_000));
 /** One seed: FLAGSTONE_SIM_SEED=17 npx vitest run --project sim store */
 const only = process.env.FLAGSTONE_SIM_SEED;
 const operations = 500;
@@ -19,7 +20,9 @@ export async function runSeed(seed: number): Promise<StoreWorld> {
     await world.run(operations, endings);
   } catch (error) {
     const repeat = `FLAGSTONE_SIM_SEED=${seed} npx vitest run --project sim store`;
-    throw new Error(`seed ${seed}: ${String(error)}\nrepeat with: ${repeat}`, { cause: error });
+    const story = `${JSON.stringify(world.features)} ${world.rotten.join("; ")}`;
+    const said = `seed ${seed}: ${String(error)}\n${story}\nrepeat with: ${repeat}`;
+    throw new Error(said, { cause: error });
   }
   return world;
 }
@@ -30,17 +33,53 @@ export function testHistories(half: 0 | 1): void {
   const chosen = only === undefined ? all : [Number(only)];
   const seeds = chosen.filter((seed) => seed % 2 === half);
   test(`no acked write is lost and nothing is read twice over ${seeds.length} seeds`, async () => {
-    const total: WorldCounts = { ...worldCountsZero };
+    const total = new Map<string, number>();
+    const seedsWith = new Map<string, number>();
     for (const seed of seeds) {
-      const { counts } = await runSeed(seed);
-      for (const name of Object.keys(total) as Array<keyof WorldCounts>) {
-        total[name] += counts[name];
+      const { counts, features } = await runSeed(seed);
+      for (const [name, count] of Object.entries(counts)) {
+        total.set(name, (total.get(name) ?? 0) + count);
+      }
+      for (const name of faultClasses(counts, features)) {
+        seedsWith.set(name, (seedsWith.get(name) ?? 0) + 1);
       }
     }
-    console.log(JSON.stringify(total));
+    const said = { total: Object.fromEntries(total), seedsWith: Object.fromEntries(seedsWith) };
+    console.log(JSON.stringify(said));
     if (seeds.length < coverageSeedsMin) return;
-    for (const [name, count] of Object.entries(total)) {
-      expect(count, `coverage of ${name}`).toBeGreaterThan(0);
+    for (const [name, count] of total) expect(count, `coverage of ${name}`).toBeGreaterThan(0);
+    expect([...seedsWith.keys()].sort()).toEqual(faultClassNames);
+    for (const [name, count] of seedsWith) {
+      expect(count / seeds.length, `share of seeds with ${name}`).toBeGreaterThanOrEqual(0.2);
     }
   });
+}
+
+const faultClassNames = [
+  ...["clock", "crash", "damage", "databases", "failedCalls", "fullVolume", "holds", "kill"],
+  ...["noSpace", "quota", "retention", "shortWrites", "slowCalls", "tornSectors"],
+];
+
+/** Classes of faults that a history really met. */
+function faultClasses(counts: WorldCounts, features: Features): string[] {
+  const failedCalls = counts.failedWrites + counts.failedSyncs + counts.failedLogSyncs;
+  const damages =
+    counts.flippedBits + counts.rottenSectors + counts.rottenStores + counts.lostFiles;
+  const met: Readonly<Record<string, boolean>> = {
+    kill: counts.kills > 0,
+    crash: counts.crashes > 0,
+    tornSectors: counts.tornSectors > 0,
+    shortWrites: counts.shortWrites > 0,
+    failedCalls: failedCalls > 0,
+    noSpace: counts.noSpace > 0,
+    slowCalls: counts.slowCalls > 0,
+    fullVolume: counts.fullTurns > 0,
+    clock: counts.clockSteps + counts.boots1970 > 0,
+    damage: damages > 0,
+    quota: features.quota !== "none",
+    retention: features.retention,
+    databases: counts.databasesMade > 0,
+    holds: counts.holdsMade > 0,
+  };
+  return Object.keys(met).filter((name) => met[name]);
 }

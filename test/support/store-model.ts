@@ -8,7 +8,12 @@ import type { MissedReport, Positions, Store } from "../../src/store/index.ts";
 import { matches, parseTopicFilter, splitTopic } from "../../src/topic/index.ts";
 import { Reader, type Received } from "./store-calls.ts";
 
-export type Truth = { readonly topic: string; readonly name: string };
+export type Truth = {
+  readonly topic: string;
+  readonly name: string;
+  /** Damage took it, and a full read was told so. */
+  isLost?: boolean;
+};
 
 /** Name of the append in a value; what follows is padding. */
 export function nameOf(value: string): string {
@@ -27,7 +32,7 @@ export class TtvModel {
       this.#byShard.set(shard, times);
     }
     const known = times.get(timeUs);
-    if (known !== undefined && known.name !== truth.name) {
+    if (known !== undefined && known.isLost !== true && known.name !== truth.name) {
       throw new Error(`time ${timeUs} of shard ${shard}: ${known.name} and ${truth.name}`);
     }
     times.set(timeUs, truth);
@@ -49,8 +54,8 @@ export class TtvModel {
   /** Nothing that matched a filter may be later than what the store says of it. */
   checkLastMatch(filter: string, shard: number, lastMatchUs: number): void {
     const parsed = parseTopicFilter(filter);
-    for (const [timeUs, { topic, name }] of this.of(shard)) {
-      if (timeUs <= lastMatchUs || !matches(parsed, splitTopic(topic))) continue;
+    for (const [timeUs, { topic, name, isLost }] of this.of(shard)) {
+      if (isLost || timeUs <= lastMatchUs || !matches(parsed, splitTopic(topic))) continue;
       throw new Error(`${filter}: last match ${lastMatchUs}, but ${name} came at ${timeUs}`);
     }
   }
@@ -144,25 +149,40 @@ export class ReaderModel {
         throw new Error(`reader: position ${positionUs} is behind ${timeUs}`);
     }
     const missing = new Map<MissedReport, number>();
+    // Reports of damage overlap, one for each stream: only their sum says something.
+    let lostCount = 0;
     for (const [timeUs, truth] of truths) {
       if (timeUs <= (this.#begin.get(shard) ?? 0) || timeUs > positionUs) continue;
       const wanted = this.#contextsFor(shard, timeUs, truth.topic);
       const each = byTime.get(timeUs);
       const had = [...(each?.filters ?? [])].sort();
       if (had.join() === wanted.join()) continue;
-      const report = this.#reportFor(model, shard, timeUs);
+      const mayMiss = truth.isLost === true || timeUs <= model.droppedUntil(shard);
+      const report = mayMiss ? this.reportFor(shard, timeUs) : undefined;
       if (each !== undefined || report === undefined) {
         const story = `wanted by [${wanted}], got by [${had}]; position ${positionUs}`;
         throw new Error(
           `reader: ${truth.name} at ${timeUs} of shard ${shard}: ${story}; ${this.#describe(shard)}`,
         );
       }
-      missing.set(report, (missing.get(report) ?? 0) + 1);
+      if (truth.isLost === true) lostCount++;
+      else missing.set(report, (missing.get(report) ?? 0) + 1);
+    }
+    if (lostCount > this.#toldOfDamage(shard)) {
+      throw new Error(`reader: ${lostCount} lost, told of ${this.#toldOfDamage(shard)}`);
     }
     for (const [report, count] of missing) {
       if (count > report.count)
         throw new Error(`reader: ${count} missing, told of ${report.count}`);
     }
+  }
+
+  #toldOfDamage(shard: number): number {
+    let count = 0;
+    for (const report of this.reader.missedReports) {
+      if (report.shard === shard && report.reason !== "expired") count += report.count;
+    }
+    return count;
   }
 
   /** What is known of a reader that got something wrong. */
@@ -179,8 +199,8 @@ export class ReaderModel {
     return `began at ${this.#begin.get(shard)}; ${uses.join("; ")}; ${JSON.stringify(reports)}`;
   }
 
-  #reportFor(model: TtvModel, shard: number, timeUs: number): MissedReport | undefined {
-    if (timeUs > model.droppedUntil(shard)) return undefined;
+  /** What this reader was told of a time that it passed. */
+  reportFor(shard: number, timeUs: number): MissedReport | undefined {
     return this.reader.missedReports.find(
       (report) => report.shard === shard && report.fromUs < timeUs && timeUs <= report.toUs,
     );

@@ -6,7 +6,6 @@ import type { CodedError, SeededRandom } from "../../src/base/index.ts";
 import type { AppendOutcome, LocalStore } from "../../src/store/index.ts";
 import { appendRequest } from "./store-calls.ts";
 
-export const claim = { incarnation: 5, ownerEpoch: 6 };
 const packetIdMax = 12;
 const appendsInFlightMax = 40;
 
@@ -17,6 +16,8 @@ export type Sent = {
   readonly kind: "plain" | "evidence" | "writer";
   /** False: only its evidence is kept. */
   readonly keep: boolean;
+  /** Where it was sent: a database that comes or goes sends a repeat elsewhere. */
+  readonly shards: Set<number>;
   acked: boolean;
 };
 
@@ -25,8 +26,8 @@ type Held = { readonly sent: Sent; state: "publishing" | "taken" | "releasing" }
 
 export type PublisherHooks = {
   readonly nextNumber: () => number;
-  /** Acked for the first time; `timeUs` where the outcome tells it. */
-  readonly onAcked: (publisher: Publisher, sent: Sent, timeUs: number | undefined) => void;
+  /** Acked for the first time; `timeUs`, in that shard, where the outcome tells it. */
+  readonly onAcked: (sent: Sent, timeUs: number | undefined, shard: number) => void;
   readonly onRepeat: () => void;
   readonly onRefused: (error: CodedError) => void;
   readonly fault: (message: string) => void;
@@ -38,10 +39,15 @@ export class Publisher {
   readonly #random: SeededRandom;
   readonly #hooks: PublisherHooks;
   readonly #ids = new Map<number, Held>();
-  #writer: { epoch: number; next: number; times: Map<number, number> } | undefined;
+  /** `isStuck`: one was refused, and what came behind it would be a gap. */
+  #writer:
+    | { epoch: number; next: number; times: Map<number, number>; isStuck: boolean }
+    | undefined;
   #unanswered = new Map<number, Sent>();
   #inFlight = 0;
   #life = 0;
+  /** Grows when damage may have taken what was known of this one. */
+  #incarnation = 5;
 
   constructor(name: string, random: SeededRandom, hooks: PublisherHooks) {
     this.name = name;
@@ -49,12 +55,28 @@ export class Publisher {
     this.#hooks = hooks;
   }
 
+  /** Damage may have taken its evidence and its writer: it comes back as somebody else. */
+  forget(): void {
+    this.#incarnation += 10;
+    this.#ids.clear();
+    this.#unanswered.clear();
+    this.#writer = undefined;
+  }
+
+  get #claim() {
+    return { incarnation: this.#incarnation, ownerEpoch: this.#incarnation + 1 };
+  }
+
+  get #writerName(): string {
+    return `w-${this.name}-${this.#incarnation}`;
+  }
+
   /** A new process: what is taken there must be what was acked, or was on its way. */
   async connect(store: LocalStore): Promise<void> {
     this.#life++;
     this.#inFlight = 0;
-    await store.evidence.open(this.name, claim);
-    const taken = new Set(store.evidence.list(this.name, claim));
+    await store.evidence.open(this.name, this.#claim);
+    const taken = new Set(store.evidence.list(this.name, this.#claim));
     for (const [id, held] of this.#ids) {
       if (held.state === "taken" && !taken.has(id)) {
         this.#hooks.fault(`${this.name}: evidence of ${id} (${held.sent.name}) is lost`);
@@ -64,16 +86,17 @@ export class Publisher {
       if (!this.#ids.has(id)) this.#hooks.fault(`${this.name}: evidence of ${id} came back`);
     }
     if (this.#writer === undefined) {
-      const epoch = await store.openWriter(`w-${this.name}`, this.name);
-      this.#writer = { epoch, next: 1, times: new Map() };
+      const epoch = await store.openWriter(this.#writerName, this.name);
+      this.#writer = { epoch, next: 1, times: new Map(), isStuck: false };
     }
+    this.#writer.isStuck = false;
     for (const [sequence, sent] of this.#unanswered) this.#stamp(store, sequence, sent);
   }
 
   append(store: LocalStore, topic: string): void {
     if (this.#inFlight >= appendsInFlightMax) return;
     const sent = this.#create(topic, "plain");
-    this.#send(store, sent, {}, (outcome) => this.#ack(sent, outcome));
+    this.#send(store, sent, {}, (outcome, shard) => this.#ack(sent, outcome, shard));
   }
 
   appendWithEvidence(store: LocalStore, topic: string): void {
@@ -89,15 +112,16 @@ export class Publisher {
     }
     if (held.state === "releasing") return;
     const { sent } = held;
-    this.#send(store, sent, { evidence: { ...claim, packetId } }, (outcome) => {
+    this.#send(store, sent, { evidence: { ...this.#claim, packetId } }, (outcome, shard) => {
       if (held.state === "publishing") held.state = "taken";
-      this.#ack(sent, outcome);
+      this.#ack(sent, outcome, shard);
     });
   }
 
   appendAsWriter(store: LocalStore, topic: string): void {
     const writer = this.#writer;
-    if (writer === undefined || this.#unanswered.size >= appendsInFlightMax) return;
+    if (writer === undefined || writer.isStuck) return;
+    if (this.#unanswered.size >= appendsInFlightMax) return;
     if (writer.times.size > 0 && this.#random.chance(0.2)) {
       this.#repeatAnswered(store, this.#random.pick([...writer.times.keys()]));
       return;
@@ -121,7 +145,8 @@ export class Publisher {
 
   #create(topic: string, kind: Sent["kind"], keep = true): Sent {
     const number = this.#hooks.nextNumber();
-    const sent: Sent = { name: `v${number}`, number, topic, kind, keep, acked: false };
+    const name = `v${number}`;
+    const sent: Sent = { name, number, topic, kind, keep, shards: new Set(), acked: false };
     this.sent.push(sent);
     return sent;
   }
@@ -129,7 +154,7 @@ export class Publisher {
   #release(store: LocalStore, packetId: number, held: Held): void {
     held.state = "releasing";
     const life = this.#life;
-    store.evidence.release(this.name, claim, packetId, (error) => {
+    store.evidence.release(this.name, this.#claim, packetId, (error) => {
       if (life !== this.#life) return this.#hooks.fault("a dead process released");
       if (error !== undefined) return this.#hooks.onRefused(error);
       if (this.#ids.get(packetId) === held) this.#ids.delete(packetId);
@@ -138,20 +163,20 @@ export class Publisher {
 
   #stamp(store: LocalStore, sequence: number, sent: Sent): void {
     const writer = this.#writer!;
-    const stamp = { name: `w-${this.name}`, epoch: writer.epoch, sequence };
-    this.#send(store, sent, { writer: stamp }, (outcome) => {
+    const stamp = { name: this.#writerName, epoch: writer.epoch, sequence };
+    this.#send(store, sent, { writer: stamp }, (outcome, shard) => {
       this.#unanswered.delete(sequence);
       if (outcome.kind !== "stored") return this.#hooks.fault("a writer got no time");
       writer.times.set(sequence, outcome.timeUs);
       writer.times.delete(sequence - 20);
-      this.#ack(sent, outcome);
+      this.#ack(sent, outcome, shard);
     });
   }
 
   #repeatAnswered(store: LocalStore, sequence: number): void {
     const writer = this.#writer!;
     const timeUs = writer.times.get(sequence);
-    const stamp = { name: `w-${this.name}`, epoch: writer.epoch, sequence };
+    const stamp = { name: this.#writerName, epoch: writer.epoch, sequence };
     const request = appendRequest("never", "never|", { publisher: this.name, writer: stamp });
     store.append(request, (error, outcome) => {
       if (error !== undefined) return this.#hooks.onRefused(error);
@@ -165,8 +190,9 @@ export class Publisher {
     store: LocalStore,
     sent: Sent,
     over: Parameters<typeof appendRequest>[2],
-    onDone: (outcome: AppendOutcome) => void,
+    onDone: (outcome: AppendOutcome, shard: number) => void,
   ): void {
+    if (over?.writer !== undefined && this.#writer?.isStuck === true) return;
     const padding = this.#random.chance(0.05) ? "x".repeat(this.#random.below(70_000)) : "";
     const value = `${sent.name}|${padding}`;
     const request = appendRequest(sent.topic, value, {
@@ -174,21 +200,26 @@ export class Publisher {
       ...over,
     });
     const life = this.#life;
+    const shard = store.shardOf(sent.topic, this.name);
+    sent.shards.add(shard);
     this.#inFlight++;
     store.append(request, (error, outcome) => {
       if (life !== this.#life) return this.#hooks.fault("a dead process acked");
       this.#inFlight--;
-      if (error !== undefined) return this.#hooks.onRefused(error);
+      if (error !== undefined) {
+        if (over?.writer !== undefined && this.#writer !== undefined) this.#writer.isStuck = true;
+        return this.#hooks.onRefused(error);
+      }
       if (outcome?.kind === "repeat") this.#hooks.onRepeat();
-      onDone(outcome!);
+      onDone(outcome!, shard);
     });
   }
 
-  #ack(sent: Sent, outcome: AppendOutcome): void {
+  #ack(sent: Sent, outcome: AppendOutcome, shard: number): void {
     const timeUs = outcome.kind === "stored" ? outcome.timeUs : undefined;
     // A repeat is answered before the original, which alone tells the time.
     if (sent.acked && timeUs === undefined) return;
     sent.acked = true;
-    this.#hooks.onAcked(this, sent, timeUs);
+    this.#hooks.onAcked(sent, timeUs, shard);
   }
 }

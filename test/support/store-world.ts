@@ -1,9 +1,9 @@
 // Random histories of a store on a simulated machine, judged by the model beside it.
 //
 // One run is one seed: publishers append in three ways (store-publisher.ts), map keys are written
-// and counted up in transactions, readers with small windows come, go, resume and change their
-// filters, interest is counted and uncounted, generations end and are dropped, volumes run full,
-// key-value stores and the log fail. Processes are killed and power is cut at any moment, also
+// and counted up in transactions, readers come, go, resume and change their filters, generations end
+// and are dropped; besides, what its seed draws (store-features.ts, store-upkeep.ts) and what goes
+// wrong with the volume (store-faults.ts). Processes are killed and power is cut at any moment, also
 // during recovery, and aimed at named phases. After each start:
 // - every acked TTV is read once from position 0, in commit order, unless a drop reached it;
 // - TTVs of one publisher come in the order in which they were appended;
@@ -11,32 +11,31 @@
 // - evidence is neither lost nor back after its release, and a repeat is stored once;
 // - a map key holds its last acked value or a later one that was in flight.
 
-import { hash32, type SeededRandom } from "../../src/base/index.ts";
+import { hash32, SeededRandom } from "../../src/base/index.ts";
 import type { LocalStore, MapShard } from "../../src/store/index.ts";
-import { type Process, StoreMachine, withBuffer } from "./store-machine.ts";
+import { Faults, type faultCountsZero } from "./store-faults.ts";
+import { drawFeatures, type Features, settingsOf } from "./store-features.ts";
+import { type Process, StoreMachine } from "./store-machine.ts";
+import { MapWork, type mapCountsZero } from "./store-map-work.ts";
 import { nameOf, ReaderModel, TtvModel } from "./store-model.ts";
 import { Publisher, type Sent } from "./store-publisher.ts";
+import { Upkeep, type upkeepCountsZero } from "./store-upkeep.ts";
 
 export const worldCountsZero = {
   appended: 0,
   acked: 0,
   repeats: 0,
-  mapWrites: 0,
-  transactions: 0,
-  conflicts: 0,
   rotations: 0,
-  drops: 0,
   checkpoints: 0,
   kills: 0,
   crashes: 0,
   aimedCuts: 0,
   recoveryCrashes: 0,
   stops: 0,
-  fullTurns: 0,
   fullRefusals: 0,
   bufferRefusals: 0,
+  quotaRefusals: 0,
   resumed: 0,
-  writeFaults: 0,
   failures: 0,
   realtimeTtvs: 0,
   catchUpTtvs: 0,
@@ -48,13 +47,31 @@ export const worldCountsZero = {
   interestChanges: 0,
   blocksRead: 0,
   slabsRested: 0,
+  rotationsDue: 0,
+  generationsExpired: 0,
+  generationsConsumed: 0,
+  generationsSacrificed: 0,
+  quotaNearTimes: 0,
+  quotaFullTimes: 0,
+  shortWrites: 0,
+  tornSectors: 0,
+  databaseRefusals: 0,
+  lostAndTold: 0,
+  damageEvents: 0,
 };
-export type WorldCounts = typeof worldCountsZero;
+export type WorldCounts = typeof worldCountsZero &
+  typeof mapCountsZero &
+  typeof upkeepCountsZero &
+  typeof faultCountsZero;
+
+/** What speaks of damage in the log of events. */
+const damageEvent = /damage|mended|lost|unreadable|set_aside|quarantine|copy_missing|not_written/;
 
 const publisherNames = ["p0", "p1", "p2"];
 const topics = ["a/1/x", "a/2/x", "a/3/y", "b", "c/d/e/f", "$s/x"];
-const filters = ["#", "a/+/x", "b", "c/#", "$s/#", "a/3/y"];
-const mapKeys = ["k/1", "k/2", "other/3"];
+/** Theirs is a database that comes and goes. */
+const movingTopics = ["m/1", "m/2", "m/3/x"];
+const filters = ["#", "a/+/x", "b", "c/#", "$s/#", "a/3/y", "m/+"];
 const phases = [
   "checkpoint.captured",
   "checkpoint.prepared",
@@ -65,45 +82,64 @@ const phases = [
   "generation.rotated",
   "generation.sealed",
 ];
-const roomyBytes = 2 ** 40;
 
 /** A position from which a reader goes on, maybe in a later process. */
 type Saved = { readonly filters: string[]; readonly positions: Map<number, number> };
 
 export class StoreWorld {
   readonly machine: StoreMachine;
-  readonly counts: WorldCounts = { ...worldCountsZero };
-  readonly events: string[] = [];
+  readonly features: Features;
+  readonly #counts: typeof worldCountsZero = { ...worldCountsZero };
   readonly #random: SeededRandom;
   readonly #model = new TtvModel();
   readonly #publishers: Publisher[];
   readonly #placeOf = new Map<string, { shard: number; timeUs: number }>();
-  readonly #map = new Map<string, { acked: string | undefined; inFlight: Set<string> }>();
+  readonly #map: MapWork;
+  readonly #upkeep: Upkeep;
+  readonly #volume: Faults;
   /** How often each filter is counted as durable interest. */
   readonly #interest = new Map<string, number>();
   readonly #saved: Saved[] = [];
   readonly #faults: string[] = [];
-  #counterAcked = 0;
-  #counterTried = 0;
   #sequence = 0;
   #hash = 0;
   #process: Process | undefined;
   #isDead = false;
   #aim: string | undefined;
   #readers: ReaderModel[] = [];
+  /** Where damage was done, and how many events there were before the start that met it. */
+  readonly #rotten: string[] = [];
+  #eventsBefore = 0;
 
   constructor(seed: number | string) {
-    const sizes = /[67]$/.test(seed.toString()) ? withBuffer(96 * 1024) : {};
-    this.machine = new StoreMachine({
-      seed,
-      segmentBytes: 32 * 1024,
-      store: { openSlabsMax: 1, blockCacheBytesMax: 64 * 1024, ...sizes },
-    });
+    const random = new SeededRandom(`features ${seed}`);
+    this.features = drawFeatures(random);
+    const store = settingsOf(this.features);
+    this.machine = new StoreMachine({ seed, segmentBytes: 32 * 1024, store });
     this.#random = this.machine.random.split("world");
     this.machine.onPhase = (name) => this.#phase(name);
-    for (const key of mapKeys) this.#map.set(key, { acked: undefined, inFlight: new Set() });
+    const fault = (message: string): void => void this.#faults.push(message);
+    const { machine, features } = this;
+    this.#upkeep = new Upkeep(machine, this.#random.split("upkeep"), features, this.#model, fault);
+    this.#volume = new Faults(machine, this.#random.split("volume"));
+    this.#map = new MapWork(machine.clock, this.#random, {
+      nextNumber: () => this.#sequence++,
+      onRefused: (code) => this.#refused(code),
+      onState: (text) => this.#fold(text),
+    });
     for (const filter of filters) if (this.#random.chance(0.7)) this.#interest.set(filter, 1);
     this.#publishers = publisherNames.map((name) => this.#createPublisher(name));
+  }
+
+  get counts(): WorldCounts {
+    const { shortWrites, tornSectors } = this.machine.disk.counters;
+    const own = { ...this.#counts, shortWrites, tornSectors };
+    return { ...own, ...this.#map.counts, ...this.#upkeep.counts, ...this.#volume.counts };
+  }
+
+  /** Where damage was done. */
+  get rotten(): readonly string[] {
+    return this.#rotten;
   }
 
   get store(): LocalStore {
@@ -122,7 +158,7 @@ export class StoreWorld {
       for (let n = 0; n < perLife; n++) await this.#operate();
       if (life < endings) await this.#end();
     }
-    this.#heal();
+    this.#volume.heal();
     if (!this.#isDead) await this.machine.clock.advance(8_000);
     if (this.#isDead || this.#hasFailed()) await this.#end();
     this.#aim = undefined;
@@ -135,13 +171,14 @@ export class StoreWorld {
 
   async #start(): Promise<void> {
     const { clock } = this.machine;
+    this.#upkeep.beforeStart();
     for (;;) {
       const opening = this.machine.open();
       opening.catch(() => undefined);
       if (this.#random.chance(0.2) && this.#sequence > 0) {
         await clock.advance(this.#random.between(0, 30));
         this.#cut();
-        this.counts.recoveryCrashes++;
+        this.#counts.recoveryCrashes++;
         continue;
       }
       this.#process = await clock.complete(opening, 600_000);
@@ -152,6 +189,7 @@ export class StoreWorld {
       for (let n = 0; n < count; n++) this.store.interest.add(filter, new Map());
     }
     await clock.complete(this.store.start(), 600_000);
+    this.#upkeep.afterStart(this.store);
     for (const publisher of this.#publishers) await clock.complete(publisher.connect(this.store));
     await this.#check();
     this.#readers = [];
@@ -168,24 +206,32 @@ export class StoreWorld {
       else this.#cut();
     }
     for (const reader of this.#readers) this.#saveReader(reader);
-    this.#heal();
+    this.#volume.heal();
+    if (this.features.damage && this.#random.chance(0.7)) await this.#rot();
     await this.#start();
+  }
+
+  /** From here on less may be there than was acked; whoever misses it must be told. */
+  async #rot(): Promise<void> {
+    this.#rotten.push(await this.#volume.rot());
+    this.#eventsBefore = this.machine.events.length;
+    for (const publisher of this.#publishers) publisher.forget();
   }
 
   async #stop(): Promise<void> {
     if (this.#random.chance(0.5)) await this.machine.clock.advance(1_000);
     if (this.#hasFailed()) return this.#cut();
     await this.machine.stop(this.#process!);
-    this.counts.stops++;
+    this.#counts.stops++;
   }
 
   #cut(): void {
     if (this.#random.chance(0.5)) {
       this.machine.kill();
-      this.counts.kills++;
+      this.#counts.kills++;
     } else {
       this.machine.crash();
-      this.counts.crashes++;
+      this.#counts.crashes++;
     }
     this.#isDead = true;
   }
@@ -193,7 +239,7 @@ export class StoreWorld {
   #phase(name: string): void {
     if (name !== this.#aim || this.#isDead || !this.#random.chance(0.2)) return;
     this.#sumCounters();
-    this.counts.aimedCuts++;
+    this.#counts.aimedCuts++;
     this.#cut();
   }
 
@@ -201,36 +247,31 @@ export class StoreWorld {
     return this.store.refusal?.code === "STORE_FAILED";
   }
 
-  #heal(): void {
-    const { disk, kv } = this.machine;
-    disk.setCapacity(roomyBytes);
-    disk.heal();
-    kv.heal();
-  }
-
   #sumCounters(): void {
     const { counters, blockCache, openSlabs } = this.store;
     for (const name of [
       ...(["realtimeTtvs", "catchUpTtvs", "handOvers", "fallBehinds"] as const),
       "missedReports" as const,
+      ...(["rotationsDue", "generationsExpired", "generationsConsumed"] as const),
+      ...(["generationsSacrificed", "quotaNearTimes", "quotaFullTimes"] as const),
     ]) {
-      this.counts[name] += counters[name];
+      this.#counts[name] += counters[name];
     }
-    this.counts.blocksRead += blockCache.counters.blocksRead;
-    this.counts.slabsRested += openSlabs.counters.slabsRested;
+    this.#counts.blocksRead += blockCache.counters.blocksRead;
+    this.#counts.slabsRested += openSlabs.counters.slabsRested;
   }
 
   // -------------------------------------------------------------- operations
 
   async #operate(): Promise<void> {
     if (this.#isDead || this.#hasFailed()) {
-      if (!this.#isDead) this.counts.failures++;
+      if (!this.#isDead) this.#counts.failures++;
       await this.#end();
     }
     const dice = this.#random.below(200);
     if (dice < 120) this.#append(dice);
-    else if (dice < 138) this.#mapWrite();
-    else if (dice < 150) this.#increment();
+    else if (dice < 138) this.#map.write(this.#mapShard());
+    else if (dice < 150) this.#map.increment(this.#mapShard());
     else if (dice < 158) this.#makeReader();
     else if (dice < 172) this.#giveRoom();
     else if (dice < 178) this.#changeFilter();
@@ -238,9 +279,11 @@ export class StoreWorld {
     else if (dice < 185) this.#background(this.store.rotate(), "rotations");
     else if (dice < 189) this.#background(this.store.checkpoint(), "checkpoints");
     else if (dice < 191) this.#drop();
-    else if (dice < 193) this.#fault();
-    else if (dice < 194) this.#fillDisk();
-    else if (dice < 200) this.#heal();
+    else if (dice < 193) this.#volume.inject();
+    else if (dice < 194) this.#volume.fillDisk();
+    else if (dice < 197) this.#volume.heal();
+    else if (dice < 199) this.#upkeep.operate(this.store);
+    else if (this.#random.chance(0.5)) await this.machine.clock.advance(2_500);
     if (this.#random.chance(0.3)) {
       await this.machine.clock.advance(this.#random.between(0, 30) / 10);
     }
@@ -249,36 +292,37 @@ export class StoreWorld {
   #append(dice: number): void {
     const { refusal } = this.store;
     if (refusal !== undefined) {
-      this.counts[refusal.code === "STORE_DISK_FULL" ? "fullRefusals" : "bufferRefusals"]++;
-      if (this.#random.chance(0.1)) this.store.onceWritable(() => this.counts.resumed++);
+      const { code } = refusal;
+      if (code === "STORE_QUOTA_EXCEEDED") this.#counts.quotaRefusals++;
+      else this.#counts[code === "STORE_DISK_FULL" ? "fullRefusals" : "bufferRefusals"]++;
+      if (this.#random.chance(0.1)) this.store.onceWritable(() => this.#counts.resumed++);
       return;
     }
-    this.counts.appended++;
+    this.#counts.appended++;
     const publisher = this.#random.pick(this.#publishers);
-    const topic = this.#random.pick(topics);
+    const moves = this.features.databases && this.#random.chance(0.3);
+    const topic = this.#random.pick(moves ? movingTopics : topics);
     if (dice < 30) publisher.appendWithEvidence(this.store, topic);
-    else if (dice < 45) publisher.appendAsWriter(this.store, topic);
+    else if (dice < 45 && !moves) publisher.appendAsWriter(this.store, topic);
     else publisher.append(this.store, topic);
   }
 
   #createPublisher(name: string): Publisher {
     return new Publisher(name, this.machine.random.split(name), {
       nextNumber: () => this.#sequence++,
-      onAcked: (publisher, sent, timeUs) => this.#acked(publisher, sent, timeUs),
+      onAcked: (sent, timeUs, shard) => this.#acked(sent, timeUs, shard),
       onRepeat: () => {
-        this.counts.repeats++;
+        this.#counts.repeats++;
       },
       onRefused: (error) => this.#refused(error.code),
       fault: (message) => this.#faults.push(message),
     });
   }
 
-  #acked({ name }: Publisher, sent: Sent, timeUs: number | undefined): void {
-    this.counts.acked++;
+  #acked(sent: Sent, timeUs: number | undefined, shard: number): void {
+    this.#counts.acked++;
     this.#fold(`${sent.name} ${timeUs}`);
-    if (timeUs === undefined || !sent.keep) return;
-    const { logShards } = this.store;
-    this.#note(logShards[hash32(name) % logShards.length]!, timeUs, sent);
+    if (timeUs !== undefined && sent.keep) this.#note(shard, timeUs, sent);
   }
 
   #note(shard: number, timeUs: number, truth: { name: string; topic: string }): void {
@@ -288,52 +332,19 @@ export class StoreWorld {
 
   #refused(code: string): void {
     if (code === "STORE_CLOSED" || code === "STORE_FAILED") return;
+    // A writer sends again what its process had not heard of, without asking whether it may.
+    if (code === "STORE_QUOTA_EXCEEDED" && this.features.quota !== "none") return;
+    if (code === "STORE_DATABASE_DROPPED" && this.features.databases) {
+      this.#counts.databaseRefusals++;
+      return;
+    }
     this.#faults.push(`an append was refused with ${code}`);
   }
 
-  #mapWrite(): void {
-    const key = this.#random.pick(mapKeys);
-    const state = this.#map.get(key)!;
-    const value = `m${this.#sequence++}`;
-    state.inFlight.add(value);
-    this.counts.mapWrites++;
-    this.#mapShard().write([{ key, value: Buffer.from(value) }], [], (error) => {
-      if (error !== undefined) return this.#refused(error.code);
-      this.#settleMap(state, value);
-    });
-  }
-
-  #settleMap(state: { acked: string | undefined; inFlight: Set<string> }, value: string): void {
-    state.acked = value;
-    // What was written before it is overwritten: no older value may come back.
-    for (const older of [...state.inFlight]) {
-      if (Number(older.slice(1)) <= Number(value.slice(1))) state.inFlight.delete(older);
-    }
-  }
-
-  #increment(): void {
-    this.counts.transactions++;
-    this.#counterTried++;
-    let attempts = 0;
-    const done = this.#mapShard().transact(async (tx) => {
-      attempts++;
-      const entry = await tx.get("counter");
-      const value = entry === undefined ? 0 : Number(entry.value.toString());
-      tx.put("counter", Buffer.from(String(value + 1)));
-    });
-    done.then(
-      () => {
-        this.#counterAcked++;
-        if (attempts > 1) this.counts.conflicts++;
-      },
-      (error: { code?: string }) => this.#refused(error.code ?? String(error)),
-    );
-  }
-
-  #background(work: Promise<void>, name: "rotations" | "checkpoints" | "drops"): void {
+  #background(work: Promise<void>, name: "rotations" | "checkpoints"): void {
     work.then(
       () => {
-        this.counts[name]++;
+        this.#counts[name]++;
       },
       () => undefined,
     );
@@ -343,8 +354,7 @@ export class StoreWorld {
     const times = [...this.#placeOf.values()].map(({ timeUs }) => timeUs);
     if (times.length === 0) return;
     const untilUs = this.#random.pick(times);
-    for (const shard of this.store.logShards) this.#model.dropped(shard, untilUs);
-    this.#background(this.store.dropUntil(untilUs), "drops");
+    this.#upkeep.drop(this.store, untilUs);
   }
 
   // -------------------------------------------------------------- readers and interest
@@ -359,7 +369,7 @@ export class StoreWorld {
     const room = this.#random.below(40);
     const saved = this.#saved.pop();
     if (saved !== undefined && this.#random.chance(0.5)) {
-      this.counts.resumedReaders++;
+      this.#counts.resumedReaders++;
       const { positions } = saved;
       this.#readers.push(
         new ReaderModel(this.store, saved.filters, { start: new Map(), positions, room }),
@@ -401,13 +411,13 @@ export class StoreWorld {
     const filter = this.#random.pick(filters);
     if (this.#random.chance(0.5)) reader.setFilter(filter, this.#someStart());
     else if (reader.filters.includes(filter)) reader.removeFilter(filter);
-    this.counts.filterChanges++;
+    this.#counts.filterChanges++;
   }
 
   #changeInterest(): void {
     const filter = this.#random.pick(filters);
     const count = this.#interest.get(filter) ?? 0;
-    this.counts.interestChanges++;
+    this.#counts.interestChanges++;
     if (count > 0 && this.#random.chance(0.5)) {
       this.store.interest.remove(filter);
       this.#interest.set(filter, count - 1);
@@ -415,28 +425,6 @@ export class StoreWorld {
       this.store.interest.add(filter, this.store.tail());
       this.#interest.set(filter, count + 1);
     }
-  }
-
-  // -------------------------------------------------------------- faults
-
-  #fault(): void {
-    const { disk, kv } = this.machine;
-    this.counts.writeFaults++;
-    const fails = this.#random.chance(0.5) ? "ENOSPC" : "EIO";
-    const skip = this.#random.below(4);
-    const dice = this.#random.below(20);
-    if (dice === 0) disk.inject({ on: "fdatasync", path: "data/log", fails: "EIO", skip });
-    else if (dice === 1) kv.inject({ on: "sync", fails: "EIO", skip });
-    else if (dice < 5) kv.inject({ on: "sync", fails: "ENOSPC", skip });
-    else if (dice < 8) kv.inject({ on: "flush", fails, skip });
-    else kv.inject({ on: "write", fails, skip, times: this.#random.between(1, 3) });
-    if (this.#random.chance(0.3)) kv.inject({ on: "open", fails: "ENOSPC", times: 2 });
-  }
-
-  #fillDisk(): void {
-    const { disk } = this.machine;
-    this.counts.fullTurns++;
-    disk.setCapacity(roomyBytes - disk.freeBytes + this.#random.below(24 * 1024));
   }
 
   #mapShard(): MapShard {
@@ -451,23 +439,26 @@ export class StoreWorld {
     const full = new ReaderModel(this.store, ["#", "$s/#"], options);
     await clock.runUntil(() => full.reader.subscriber.atTail || this.#hasFailed(), 60_000);
     if (this.#hasFailed()) throw new Error("the store failed during a check");
+    this.#upkeep.learn(this.store);
     this.#learn(full);
     full.check(this.#model);
     full.close();
     for (const reader of this.#readers) this.#checkReader(reader);
     for (const filter of filters) this.#checkLastMatch(filter);
-    await this.#checkMap();
+    await this.#map.check(this.#mapShard(), (what) => this.#expectDamageEvent(what));
     if (this.#faults.length > 0) throw new Error(this.#faults.join("; "));
   }
 
   #checkReader(reader: ReaderModel): void {
+    if (!this.#isDead) this.#upkeep.learn(this.store);
     reader.check(this.#model);
     for (const { value, timeUs } of reader.reader.received)
       this.#fold(`${nameOf(value)} ${timeUs}`);
   }
 
   /** What a full read shows is the truth from now on; it has to have all that was acked. */
-  #learn({ reader }: ReaderModel): void {
+  #learn(full: ReaderModel): void {
+    const { reader } = full;
     const seen = new Map<string, number>();
     const last = new Map<string, number>();
     const bySent = new Map<string, [publisher: string, sent: Sent]>();
@@ -482,44 +473,51 @@ export class StoreWorld {
       this.#note(shard, timeUs, sent);
       // A repeated append may come late: only the others promise their order.
       if (sent.kind === "evidence") continue;
-      const line = `${publisher} ${sent.kind}`;
+      const line = `${publisher} ${sent.kind} ${shard}`;
       const before = last.get(line) ?? -1;
       if (sent.number <= before) throw new Error(`${line}: ${name} came after v${before}`);
       last.set(line, sent.number);
     }
     for (const publisher of this.#publishers) {
-      publisher.check(seen, ({ name }) => this.#isDropped(name));
+      publisher.check(seen, (sent) => this.#isDropped(sent) || this.#isLost(sent, full));
     }
   }
 
-  #isDropped(name: string): boolean {
+  #isDropped({ name, shards }: Sent): boolean {
     const place = this.#placeOf.get(name);
-    return place !== undefined && place.timeUs <= this.#model.droppedUntil(place.shard);
+    if (place !== undefined && place.timeUs <= this.#model.droppedUntil(place.shard)) return true;
+    // A repeat may have gone to a database that came, or went, since.
+    return [...shards].some((shard) => this.#model.droppedUntil(shard) === Number.MAX_SAFE_INTEGER);
+  }
+
+  /** It went with damage, and who reads everything is told. */
+  #isLost({ name }: Sent, full: ReaderModel): boolean {
+    if (this.#rotten.length === 0) return false;
+    const place = this.#placeOf.get(name);
+    if (place === undefined) return full.reader.missedReports.length > 0;
+    if (full.reportFor(place.shard, place.timeUs) === undefined) return false;
+    const truth = this.#model.of(place.shard).get(place.timeUs);
+    if (truth?.name === name && truth.isLost !== true) {
+      truth.isLost = true;
+      this.#counts.lostAndTold++;
+    }
+    return true;
+  }
+
+  /** Damage took something: the start that met it must have said so. */
+  #expectDamageEvent(what: string): void {
+    const events = this.machine.events.slice(this.#eventsBefore).map(({ event }) => event);
+    if (this.#rotten.length > 0 && events.some((event) => damageEvent.test(event))) {
+      this.#counts.damageEvents++;
+      return;
+    }
+    throw new Error(what);
   }
 
   #checkLastMatch(filter: string): void {
     for (const shard of this.store.logShards) {
       const lastMatchUs = this.store.interest.lastMatchUs(filter, shard);
       if (lastMatchUs !== undefined) this.#model.checkLastMatch(filter, shard, lastMatchUs);
-    }
-  }
-
-  async #checkMap(): Promise<void> {
-    const { clock } = this.machine;
-    for (const [key, state] of this.#map) {
-      const entry = await clock.complete(this.#mapShard().get(key));
-      const value = entry?.value.toString();
-      this.#fold(`${key} ${value}`);
-      if (value === state.acked) continue;
-      if (value === undefined || !state.inFlight.has(value)) {
-        throw new Error(`map ${key} holds ${value}, acked ${state.acked}`);
-      }
-      this.#settleMap(state, value);
-    }
-    const counter = await clock.complete(this.#mapShard().get("counter"));
-    const count = counter === undefined ? 0 : Number(counter.value.toString());
-    if (count < this.#counterAcked || count > this.#counterTried) {
-      throw new Error(`counter ${count}, acked ${this.#counterAcked}, tried ${this.#counterTried}`);
     }
   }
 

@@ -8,7 +8,7 @@ export const floors: ReadonlyArray<readonly string[]> = [
   ["topic", "kv", "log"],
   ["mqtt", "raft"],
   ["store"],
-  ["cluster"],
+  ["cluster", "contracts"],
   ["session", "queue", "watch"],
   ["broker"],
   ["admin", "aedes", "sink"],

@@ -238,11 +238,15 @@ export class MapShard implements MapShardFace, ShardMachine {
       decision.done(refusal, 0);
       return;
     }
-    if (decision.writes.length === 0) {
-      decision.done(undefined, this.appliedUs);
-      return;
-    }
-    this.#propose(decision);
+    if (decision.writes.length === 0) this.#answer(decision);
+    else this.#propose(decision);
+  }
+
+  /** Writes nothing. What it was decided on may not be durable yet: then neither is the answer. */
+  #answer({ needs, done }: Decision): void {
+    if (!needs.some((key) => this.#proposed.has(key))) return done(undefined, this.appliedUs);
+    const resolve = (): void => done(this.shard.failure, this.appliedUs);
+    this.#onApplied.push({ untilUs: this.#proposedUs, resolve });
   }
 
   #propose({ writes, done }: Decision): void {

@@ -11,18 +11,22 @@ import {
   isCodedError,
   nodeDisk,
 } from "../../../src/base/index.ts";
+import { kvContract } from "../../../src/contracts/index.ts";
 import { batchGate, createClassicDriver, createGate, type Gate } from "../../../src/kv/index.ts";
-import { kvContract } from "../../support/kv-contract.ts";
+import { testContract } from "../../support/contract-tests.ts";
 
-kvContract("classic-level", async () => {
-  const dir = fs.mkdtempSync(join(tmpdir(), "flagstone-kv-"));
-  return {
-    driver: createClassicDriver({ disk: nodeDisk }),
-    path: join(dir, "store"),
-    run: (promise) => promise,
-    close: async () => fs.rmSync(dir, { recursive: true }),
-  };
-});
+testContract(
+  "classic-level",
+  kvContract(async () => {
+    const dir = fs.mkdtempSync(join(tmpdir(), "flagstone-kv-"));
+    return {
+      driver: createClassicDriver({ disk: nodeDisk }),
+      path: join(dir, "store"),
+      run: (promise) => promise,
+      close: async () => fs.rmSync(dir, { recursive: true }),
+    };
+  }),
+);
 
 test("sync brings every log file and the folder to the medium", async () => {
   await inFolder(async (path) => {

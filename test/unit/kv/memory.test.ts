@@ -1,24 +1,31 @@
 import { describe, expect, test } from "vitest";
 import { SeededRandom, SimClock, systemClock } from "../../../src/base/index.ts";
+import { kvContract } from "../../../src/contracts/index.ts";
 import { type Kv, type KvRange, MemoryDriver } from "../../../src/kv/index.ts";
-import { kvContract } from "../../support/kv-contract.ts";
+import { testContract } from "../../support/contract-tests.ts";
 
-kvContract("memory twin", async () => {
-  const { clock, driver } = machine(1);
-  return {
-    driver,
+testContract(
+  "memory twin",
+  kvContract(async () => {
+    const { clock, driver } = machine(1);
+    return {
+      driver,
+      path: "data/store",
+      run: (promise) => clock.complete(promise),
+      close: () => Promise.resolve(),
+    };
+  }),
+);
+
+testContract(
+  "memory without a model",
+  kvContract(async () => ({
+    driver: new MemoryDriver({ clock: systemClock }),
     path: "data/store",
-    run: (promise) => clock.complete(promise),
+    run: (promise) => promise,
     close: () => Promise.resolve(),
-  };
-});
-
-kvContract("memory without a model", async () => ({
-  driver: new MemoryDriver({ clock: systemClock }),
-  path: "data/store",
-  run: (promise) => promise,
-  close: () => Promise.resolve(),
-}));
+  })),
+);
 
 test("what a dead process still runs leaves the store of the next one alone", async () => {
   const { clock, driver } = machine(3, [1000, 1000]);

@@ -118,6 +118,31 @@ describe("transactions", () => {
     });
   });
 
+  test("a precondition that relies on a write on its way is answered when that is durable", async () => {
+    const { m, shard } = await boot();
+    let isWritten = false;
+    const writing = write(shard, "a", "1").then(() => {
+      isWritten = true;
+    });
+    const checking = shard.transact(async (tx) => {
+      tx.assertPresent("a");
+      return isWritten;
+    });
+    const { timeUs, value } = await m.clock.complete(checking);
+    expect([value, isWritten]).toEqual([false, true]);
+    await writing;
+    expect(timeUs).toBe((await m.clock.complete(shard.get("a")))?.timeUs);
+  });
+
+  test("a precondition that relies on a write that fails fails as well", async () => {
+    const { m, shard } = await boot();
+    m.disk.inject({ on: "fdatasync", path: "data/log", fails: "EIO" });
+    const writing = write(shard, "a", "1");
+    const checking = shard.transact(async (tx) => tx.assertPresent("a"));
+    const results = await m.clock.complete(Promise.allSettled([writing, checking]));
+    expect(results.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
+  });
+
   test("reads older than the window conflict", async () => {
     const { m, shard } = await boot();
     let runs = 0;

@@ -1,0 +1,144 @@
+// A store on a real disk for the benches: how it is opened, what is appended, and what a process used.
+
+import { readFileSync } from "node:fs";
+import { nodeDisk, silentLogger, systemClock, systemRandom } from "../../dist/base/index.js";
+import { createClassicDriver } from "../../dist/kv/index.js";
+import { defaultLogSettings, openLog } from "../../dist/log/index.js";
+import { openStore, storeSettingsDefault } from "../../dist/store/index.js";
+
+export const parts = {
+  disk: nodeDisk,
+  clock: systemClock,
+  random: systemRandom,
+  logger: silentLogger,
+};
+export const kv = createClassicDriver({ disk: nodeDisk });
+
+/** One shard of messages, unless `settings` say else. */
+export async function open(dir, settings = {}) {
+  const log = await openLog(defaultLogSettings, parts, `${dir}/log`);
+  await nodeDisk.makeDir(`${dir}/db`);
+  const store = await openStore(
+    {
+      ...storeSettingsDefault,
+      ...{ shards: 1, dir: `${dir}/db`, quarantineDir: `${dir}/quarantine`, ...settings },
+    },
+    { ...parts, kv, log },
+  );
+  await store.start();
+  return {
+    store,
+    log,
+    close: async () => {
+      await store.close();
+      await log.close();
+    },
+  };
+}
+
+/** Topics of `streams` streams, 10,000 hosts and units, so that parts of 1/10 to 1/10,000 exist. */
+export function topicOf(n, streams) {
+  return `s${n % streams}/h${(n * 7_919) % 10_000}/u${n % 100}/w${n % 10}`;
+}
+
+export function requestOf(topic, frame) {
+  return {
+    ...{ topic, frame, publisher: `p${topic.length % 4}`, form: "v5", qos: 1, retain: false },
+    ...{ expiryUs: 0, expiryOffset: 0, keep: true, evidence: undefined },
+  };
+}
+
+/**
+ * Keeps `outstanding` appends under way until `isDone(sent)`; resolves with how many were acked, all
+ * of them by then.
+ */
+export function appendWhile(store, { next, outstanding, goesOn }) {
+  return new Promise((resolve, reject) => {
+    let [sent, acked] = [0, 0];
+    const more = () => {
+      while (sent - acked < outstanding) {
+        if (!goesOn(sent)) {
+          if (acked === sent) resolve(acked);
+          return;
+        }
+        if (store.refusal !== undefined) {
+          store.onceWritable(more);
+          return;
+        }
+        store.append(next(sent++), (error) => {
+          if (error !== undefined) return reject(error);
+          acked++;
+          if (acked % 64 === 0 || acked === sent) more();
+        });
+      }
+    };
+    more();
+  });
+}
+
+/** Reads `filter` from the beginning; resolves with the number of TTVs. */
+export function scan(store, filter) {
+  return new Promise((resolve) => {
+    let count = 0;
+    const port = {
+      offer: () => {
+        count++;
+        return true;
+      },
+      moved: () => undefined,
+      missed: () => undefined,
+      reachedTail: () => {
+        if (!subscriber.atTail) return;
+        // Not within its own call.
+        setImmediate(() => {
+          subscriber.close();
+          resolve(count);
+        });
+      },
+    };
+    const filters = [{ filter, start: new Map(), durable: true, context: 0 }];
+    const subscriber = store.subscribe({ filters, positions: new Map(), port });
+  });
+}
+
+/** What `work` took: time, CPU of all threads, bytes that went to the volume. */
+export async function measured(work) {
+  const startMs = performance.now();
+  const startCpu = process.cpuUsage();
+  const startBytes = writtenBytes();
+  const value = await work();
+  const { user, system } = process.cpuUsage(startCpu);
+  return {
+    value,
+    ms: performance.now() - startMs,
+    cpuMs: (user + system) / 1000,
+    writtenBytes: writtenBytes() - startBytes,
+  };
+}
+
+/** The line of something done `count` times. */
+export function rateOf(count, { ms, cpuMs }) {
+  return {
+    count,
+    perSecond: Math.round((count / ms) * 1000),
+    cpuUsEach: Number(((cpuMs * 1000) / Math.max(1, count)).toFixed(2)),
+    ms: Math.round(ms),
+  };
+}
+
+function writtenBytes() {
+  return numberOf("/proc/self/io", /^write_bytes: (\d+)/m);
+}
+
+/** Most memory that this process ever had. */
+export function rssMaxMib() {
+  return Math.round(numberOf("/proc/self/status", /^VmHWM:\s+(\d+)/m) / 1024);
+}
+
+function numberOf(path, pattern) {
+  try {
+    return Number(pattern.exec(readFileSync(path, "utf8"))?.[1] ?? 0);
+  } catch {
+    return 0; // not Linux
+  }
+}

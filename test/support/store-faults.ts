@@ -1,0 +1,134 @@
+// What goes wrong with the volume in a simulated history of the store: calls that fail, a volume that
+// runs full, and bits that flip while the machine is off.
+
+import type { SeededRandom } from "../../src/base/index.ts";
+import type { StoreMachine } from "./store-machine.ts";
+
+export const faultCountsZero = {
+  fullTurns: 0,
+  failedWrites: 0,
+  failedSyncs: 0,
+  failedLogSyncs: 0,
+  failedOpens: 0,
+  noSpace: 0,
+  slowCalls: 0,
+  flippedBits: 0,
+  rottenSectors: 0,
+  rottenStores: 0,
+  lostFiles: 0,
+};
+export type FaultCounts = typeof faultCountsZero;
+
+export const roomyBytes = 2 ** 40;
+
+export class Faults {
+  readonly counts: FaultCounts = { ...faultCountsZero };
+  readonly #machine: StoreMachine;
+  readonly #random: SeededRandom;
+
+  constructor(machine: StoreMachine, random: SeededRandom) {
+    this.#machine = machine;
+    this.#random = random;
+  }
+
+  /** The next calls of some kind fail. */
+  inject(): void {
+    const { disk, kv } = this.#machine;
+    const fails = this.#random.chance(0.5) ? "ENOSPC" : "EIO";
+    const skip = this.#random.below(4);
+    const dice = this.#random.below(22);
+    if (dice < 2) {
+      this.counts.failedLogSyncs++;
+      disk.inject({ on: "fdatasync", path: "data/log", fails: "EIO", skip });
+    } else if (dice < 3) {
+      this.counts.failedSyncs++;
+      kv.inject({ on: "sync", fails: "EIO", skip });
+    } else if (dice < 7) {
+      this.counts.noSpace++;
+      kv.inject({ on: "sync", fails: "ENOSPC", skip });
+    } else if (dice < 10) {
+      this.counts.failedWrites++;
+      kv.inject({ on: "flush", fails, skip });
+    } else if (dice < 12) {
+      this.counts.slowCalls++;
+      disk.inject({ on: "fdatasync", delayMs: this.#random.between(5, 400), skip, times: 2 });
+      kv.inject({ on: "sync", delayMs: this.#random.between(5, 400), skip });
+    } else {
+      this.counts[fails === "ENOSPC" ? "noSpace" : "failedWrites"]++;
+      kv.inject({ on: "write", fails, skip, times: this.#random.between(1, 3) });
+    }
+    if (!this.#random.chance(0.3)) return;
+    this.counts.failedOpens++;
+    kv.inject({ on: "open", fails: "ENOSPC", times: 2 });
+  }
+
+  fillDisk(): void {
+    const { disk } = this.#machine;
+    this.counts.fullTurns++;
+    disk.setCapacity(roomyBytes - disk.freeBytes + this.#random.below(24 * 1024));
+  }
+
+  heal(): void {
+    const { disk, kv } = this.#machine;
+    disk.setCapacity(roomyBytes);
+    disk.heal();
+    kv.heal();
+  }
+
+  /** Rot in one place of a machine that is off. Says where, for the story of a failure. */
+  async rot(): Promise<string> {
+    const { disk, kv } = this.#machine;
+    if (this.#random.chance(0.4)) {
+      const stores = kv.paths.filter((path) => !path.includes("quarantine"));
+      if (stores.length > 0) return this.#rotStore(this.#random.pick(stores));
+    }
+    const files = (await this.#files("data")).filter((path) => disk.peek(path).length > 0);
+    if (files.length === 0) return "nothing";
+    const path = this.#random.pick(files);
+    const sizeBytes = disk.peek(path).length;
+    const dice = this.#random.below(10);
+    if (dice < 6) {
+      this.counts.flippedBits++;
+      const bit = this.#random.below(sizeBytes * 8);
+      disk.flipBit(path, bit);
+      return `bit ${bit} of ${path}`;
+    }
+    if (dice < 9) {
+      this.counts.rottenSectors++;
+      const sector = this.#random.below(Math.ceil(sizeBytes / 512));
+      disk.garble(path, sector * 512, 512);
+      return `sector ${sector} of ${path}`;
+    }
+    if (path.startsWith("data/log")) return "nothing";
+    this.counts.lostFiles++;
+    await this.#machine.clock.complete(disk.remove(path));
+    return `${path}, which is gone`;
+  }
+
+  /** A store that does not open, or that opens and lacks some of what was synced. */
+  #rotStore(path: string): string {
+    const { kv } = this.#machine;
+    this.counts.rottenStores++;
+    const share = this.#random.pick([0, 0.5, 0.95]);
+    const keeps = (): boolean => this.#random.chance(share);
+    if (this.#random.chance(0.5)) {
+      kv.damage(path, keeps);
+      return `${path} does not open`;
+    }
+    kv.hollow(path, keeps);
+    return `${path} has lost entries`;
+  }
+
+  async #files(dir: string): Promise<string[]> {
+    const { clock, disk } = this.#machine;
+    const found: string[] = [];
+    if (!(await clock.complete(disk.exists(dir)))) return found;
+    for (const { name, isDirectory } of await clock.complete(disk.list(dir))) {
+      const path = `${dir}/${name}`;
+      if (path.includes("quarantine")) continue;
+      if (isDirectory) found.push(...(await this.#files(path)));
+      else found.push(path);
+    }
+    return found;
+  }
+}
