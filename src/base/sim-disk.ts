@@ -39,6 +39,8 @@ export type SimDiskOptions = {
   /** Bounds of the drawn delays; default 0.01-0.1 ms for a call, 0.1-2 ms for a sync. */
   readonly callMs?: readonly [low: number, high: number];
   readonly syncMs?: readonly [low: number, high: number];
+  /** Chance that a sector which was not synced is torn by a power cut; default 1/16. */
+  readonly tornChance?: number;
 };
 
 const defaultCapacityBytes = 2 ** 40;
@@ -93,7 +95,7 @@ export class SimDisk implements Disk {
     this.kill();
     this.#names.losePower(this.#random);
     for (const file of this.#names.files()) {
-      this.counters.tornSectors += file.losePower(this.#random);
+      this.counters.tornSectors += file.losePower(this.#random, this.#options.tornChance);
     }
   }
 

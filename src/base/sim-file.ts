@@ -130,7 +130,7 @@ export class SimFile {
    * What is left after the power went: any mix of old and new for what was not synced. Returns how
    * many sectors are torn: neither the one nor the other.
    */
-  losePower(random: SeededRandom): number {
+  losePower(random: SeededRandom, tornChance = tornChanceDefault): number {
     let torn = 0;
     const mode = random.pick(["old", "new", "mixed", "mixed"] as const);
     const dirty = this.#dirty();
@@ -138,7 +138,8 @@ export class SimFile {
     for (const sector of dirty.keys()) lastDirty = Math.max(lastDirty, sector);
     for (const [sector, versions] of dirty) {
       const current = this.#sector(sector);
-      const left = survivor([...versions, current], mode, random, sector === lastDirty);
+      const chance = sector === lastDirty ? tornLastChance : tornChance;
+      const left = survivor([...versions, current], mode, random, chance);
       if (![...versions, current].some((version) => version.equals(left))) torn++;
       this.#cache.set(left, sector * sectorBytes);
     }
@@ -244,19 +245,19 @@ function versionsIn(layers: readonly Layer[]): Map<number, Buffer[]> {
 const writeBackSpread = 16;
 
 /** Tearing is rare except at the end of a write, where devices are caught most often. */
-const tornChance = 1 / 16;
+const tornChanceDefault = 1 / 16;
 const tornLastChance = 1 / 2;
 
 function survivor(
   versions: readonly Buffer[],
   mode: "old" | "new" | "mixed",
   random: SeededRandom,
-  isLast: boolean,
+  tornChance: number,
 ): Buffer {
   if (mode === "old") return versions[0] as Buffer;
   if (mode === "new") return versions[versions.length - 1] as Buffer;
   const head = random.pick(versions);
-  if (!random.chance(isLast ? tornLastChance : tornChance)) return head;
+  if (!random.chance(tornChance)) return head;
   const cut = random.between(1, sectorBytes - 1);
   return Buffer.concat([head.subarray(0, cut), random.pick(versions).subarray(cut)]);
 }

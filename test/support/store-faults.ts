@@ -93,7 +93,7 @@ export class Faults {
       disk.flipBit(path, bit);
       return `bit ${bit} of ${path}`;
     }
-    if (dice < 9) {
+    if (dice < 8) {
       this.counts.rottenSectors++;
       const sector = this.#random.below(Math.ceil(sizeBytes / 512));
       disk.garble(path, sector * 512, 512);

@@ -24,7 +24,7 @@ export const featureNames = [
   ...(["quota", "databases", "holds", "retention", "clock", "damage"] as const),
 ] as const;
 
-const featureChance = 0.35;
+const featureChance = 0.5;
 const damageChance = 0.3;
 
 export function drawFeatures(random: SeededRandom): Features {

@@ -28,6 +28,8 @@ export type MachineOptions = {
   readonly seed: number | string;
   readonly store?: Partial<StoreSettings>;
   readonly segmentBytes?: number;
+  /** Chance that a power cut tears a sector which was not synced. */
+  readonly tornChance?: number;
 };
 
 export type Process = {
@@ -52,7 +54,11 @@ export class StoreMachine {
     this.#options = options;
     this.random = new SeededRandom(options.seed);
     this.clock = new SimClock({ random: this.random.split("clock") });
-    this.disk = new SimDisk({ clock: this.clock, random: this.random });
+    const { tornChance } = options;
+    this.disk = new SimDisk({
+      ...{ clock: this.clock, random: this.random },
+      ...(tornChance === undefined ? {} : { tornChance }),
+    });
     this.kv = new MemoryDriver({ clock: this.clock, random: this.random });
   }
 

@@ -157,7 +157,8 @@ export class ReaderModel {
       const each = byTime.get(timeUs);
       const had = [...(each?.filters ?? [])].sort();
       if (had.join() === wanted.join()) continue;
-      const mayMiss = truth.isLost === true || timeUs <= model.droppedUntil(shard);
+      const isDropped = timeUs <= model.droppedUntil(shard);
+      const mayMiss = truth.isLost === true || isDropped;
       const report = mayMiss ? this.reportFor(shard, timeUs) : undefined;
       if (each !== undefined || report === undefined) {
         const story = `wanted by [${wanted}], got by [${had}]; position ${positionUs}`;
@@ -165,7 +166,7 @@ export class ReaderModel {
           `reader: ${truth.name} at ${timeUs} of shard ${shard}: ${story}; ${this.#describe(shard)}`,
         );
       }
-      if (truth.isLost === true) lostCount++;
+      if (truth.isLost === true) lostCount += isDropped ? 0 : 1;
       else missing.set(report, (missing.get(report) ?? 0) + 1);
     }
     if (lostCount > this.#toldOfDamage(shard)) {

@@ -70,10 +70,12 @@ export class Upkeep {
 
   /** After a start, before the checks: what was answered must have come about. */
   afterStart(store: LocalStore): void {
+    this.#held = undefined;
     const names = store.operator.databases().map(({ name }) => name);
     this.#database = this.#judge("database", this.#database, names.includes(database));
     const holds = store.operator.holds().filter(({ name }) => name === hold);
     this.#hold = this.#judge("hold", this.#hold, holds.length > 0);
+    this.learn(store);
     this.#held = this.#hold === "there" ? holds[0]?.afterUs : undefined;
     if (this.#features.quota === "none") return;
     // Its sessions have read what was there a moment ago.
@@ -86,7 +88,8 @@ export class Upkeep {
 
   /** What went without being asked for, and what was not allowed to go. */
   learn(store: LocalStore): void {
-    for (const shard of store.logShards) {
+    const logs = store.operator.databases().filter(({ layout }) => layout === "log");
+    for (const shard of logs.flatMap(({ shards }) => shards)) {
       const kept = store.operator.generations(shard).find(({ state }) => state !== "dropping");
       if (kept === undefined) continue;
       const untilUs = kept.fromUs - 1;
@@ -154,6 +157,8 @@ export class Upkeep {
       const options = this.#random.chance(0.5) ? { afterUs } : {};
       this.#hold = "maybe";
       this.#note(operator.hold(hold, options), (info) => {
+        // What went before it was made it does not keep.
+        this.learn(store);
         this.#hold = "there";
         this.#held = info.afterUs;
         this.counts.holdsMade++;

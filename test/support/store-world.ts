@@ -115,7 +115,7 @@ export class StoreWorld {
     const random = new SeededRandom(`features ${seed}`);
     this.features = drawFeatures(random);
     const store = settingsOf(this.features);
-    this.machine = new StoreMachine({ seed, segmentBytes: 32 * 1024, store });
+    this.machine = new StoreMachine({ seed, segmentBytes: 32 * 1024, tornChance: 1 / 2, store });
     this.#random = this.machine.random.split("world");
     this.machine.onPhase = (name) => this.#phase(name);
     const fault = (message: string): void => void this.#faults.push(message);
@@ -281,12 +281,19 @@ export class StoreWorld {
     else if (dice < 191) this.#drop();
     else if (dice < 193) this.#volume.inject();
     else if (dice < 194) this.#volume.fillDisk();
-    else if (dice < 197) this.#volume.heal();
-    else if (dice < 199) this.#upkeep.operate(this.store);
+    else if (dice < 196) this.#volume.heal();
+    else if (dice < 199) this.#operateStore();
     else if (this.#random.chance(0.5)) await this.machine.clock.advance(2_500);
     if (this.#random.chance(0.3)) {
       await this.machine.clock.advance(this.#random.between(0, 30) / 10);
     }
+  }
+
+  /** What is under way to a database when it comes or goes must end well, too. */
+  #operateStore(): void {
+    this.#upkeep.operate(this.store);
+    if (!this.features.databases || this.store.refusal !== undefined) return;
+    for (const topic of movingTopics) this.#random.pick(this.#publishers).append(this.store, topic);
   }
 
   #append(dice: number): void {
