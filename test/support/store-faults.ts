@@ -51,8 +51,8 @@ export class Faults {
       kv.inject({ on: "flush", fails, skip });
     } else if (dice < 12) {
       this.counts.slowCalls++;
-      disk.inject({ on: "fdatasync", delayMs: this.#random.between(5, 400), skip, times: 2 });
-      kv.inject({ on: "sync", delayMs: this.#random.between(5, 400), skip });
+      disk.inject({ on: "fdatasync", delayMs: this.#random.between(1, 20), skip, times: 2 });
+      kv.inject({ on: "sync", delayMs: this.#random.between(1, 200), skip });
     } else {
       this.counts[fails === "ENOSPC" ? "noSpace" : "failedWrites"]++;
       kv.inject({ on: "write", fails, skip, times: this.#random.between(1, 3) });

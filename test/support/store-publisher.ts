@@ -93,10 +93,12 @@ export class Publisher {
     for (const [sequence, sent] of this.#unanswered) this.#stamp(store, sequence, sent);
   }
 
-  append(store: LocalStore, topic: string): void {
+  append(store: LocalStore, topic: string, paddingBytes = 0): void {
     if (this.#inFlight >= appendsInFlightMax) return;
     const sent = this.#create(topic, "plain");
-    this.#send(store, sent, {}, (outcome, shard) => this.#ack(sent, outcome, shard));
+    const frame = Buffer.from(`${sent.name}|${"y".repeat(paddingBytes)}`);
+    const over = paddingBytes > 0 ? { frame } : {};
+    this.#send(store, sent, over, (outcome, shard) => this.#ack(sent, outcome, shard));
   }
 
   appendWithEvidence(store: LocalStore, topic: string): void {

@@ -111,14 +111,14 @@ export class Upkeep {
     this.#note(store.dropUntil(untilUs), () => this.counts.drops++);
   }
 
-  /** One thing that this history has, if any. */
+  /** Some of the things that this history has. */
   operate(store: LocalStore): void {
     const { databases, holds, clock } = this.#features;
     const actions: Array<() => void> = [];
     if (databases) actions.push(() => this.#changeDatabases(store));
     if (holds) actions.push(() => this.#changeHolds(store));
     if (clock) actions.push(() => this.#stepClock());
-    if (actions.length > 0) this.#random.pick(actions)();
+    for (const act of actions) if (this.#random.chance(0.6)) act();
   }
 
   #changeDatabases({ operator, logShards }: LocalStore): void {

@@ -201,9 +201,8 @@ export class StoreWorld {
     this.#aim = undefined;
     if (!this.#isDead) {
       this.#sumCounters();
-      await clock.advance(this.#random.between(0, 20) / 10);
-      if (this.#random.chance(0.15) && !this.#hasFailed()) await this.#stop();
-      else this.#cut();
+      await this.#beforeEnd();
+      if (!this.#isDead) await this.#endProcess();
     }
     for (const reader of this.#readers) this.#saveReader(reader);
     this.#volume.heal();
@@ -216,6 +215,23 @@ export class StoreWorld {
     this.#rotten.push(await this.#volume.rot());
     this.#eventsBefore = this.machine.events.length;
     for (const publisher of this.#publishers) publisher.forget();
+  }
+
+  async #endProcess(): Promise<void> {
+    if (this.#random.chance(0.15) && !this.#hasFailed()) await this.#stop();
+    else this.#cut();
+  }
+
+  /** Half of all ends find a write of many sectors on its way to the medium. */
+  async #beforeEnd(): Promise<void> {
+    const { clock } = this.machine;
+    await clock.advance(this.#random.between(0, 20) / 10);
+    if (this.#isDead || this.#random.chance(0.5)) return;
+    this.#volume.heal();
+    await clock.advance(30);
+    if (this.#isDead || this.store.refusal !== undefined) return;
+    for (const publisher of this.#publishers) publisher.append(this.store, "b", 3_000);
+    await clock.advance(this.#random.between(5, 40) / 100);
   }
 
   async #stop(): Promise<void> {
@@ -281,7 +297,7 @@ export class StoreWorld {
     else if (dice < 191) this.#drop();
     else if (dice < 193) this.#volume.inject();
     else if (dice < 194) this.#volume.fillDisk();
-    else if (dice < 196) this.#volume.heal();
+    else if (dice < 197) this.#volume.heal();
     else if (dice < 199) this.#operateStore();
     else if (this.#random.chance(0.5)) await this.machine.clock.advance(2_500);
     if (this.#random.chance(0.3)) {
@@ -486,7 +502,8 @@ export class StoreWorld {
       last.set(line, sent.number);
     }
     for (const publisher of this.#publishers) {
-      publisher.check(seen, (sent) => this.#isDropped(sent) || this.#isLost(sent, full));
+      // What damage took counts as lost, also where a drop that was asked for may have taken it.
+      publisher.check(seen, (sent) => this.#isLost(sent, full) || this.#isDropped(sent));
     }
   }
 
