@@ -38,9 +38,10 @@ const program = `
 import { connect } from "node:net";
 import { createBroker, createSettings, type Hooks, type InsideMessage, startNode } from "flagstone";
 import { type AedesPacket, createPersistence, type StorePersistence } from "flagstone/aedes";
+import { type BackendRig, backendContract, type ContractRule } from "flagstone/contracts";
 import { encodePacket } from "flagstone/mqtt";
 import { Raft } from "flagstone/raft";
-import { storeSettingsDefault } from "flagstone/store";
+import { MemoryMachine, openLocalStore, storeSettingsDefault } from "flagstone/store";
 
 const settings = createSettings({ data: { dir: "./data" }, listeners: { tcp: { port: 0 } } });
 const node = await startNode(settings);
@@ -74,6 +75,18 @@ await broker.close();
 if (text !== "text" || value !== 0 || kept !== undefined || persistence.broker !== undefined) {
   throw new Error("not what was expected");
 }
+const openRig = async (): Promise<BackendRig> => {
+  const clock = { wallUs: () => 1e15, elapsedMs: () => 0, schedule: () => () => undefined, soon: setImmediate };
+  const memory = new MemoryMachine(clock);
+  return {
+    run: (promise) => promise,
+    open: async (settings = {}) => (await openLocalStore({ memory, settings, clock })).store,
+    end: async () => memory.kill(),
+    close: async () => undefined,
+  };
+};
+const rules: ContractRule[] = backendContract(openRig);
+await rules[0]?.run();
 console.log(JSON.stringify({ packet: packet.toString("hex"), shards: storeSettingsDefault.shards, raft: typeof Raft }));
 `;
 
@@ -92,6 +105,7 @@ test("the package holds what runs and what explains it, and nothing else", () =>
       "dist/node/index.js",
       "dist/node/index.d.ts",
       "dist/store/index.d.ts",
+      "dist/contracts/index.d.ts",
       "dist/mqtt/index.d.ts",
     ]) {
       expect(files).toContain(path);
@@ -118,11 +132,13 @@ test("a program can embed a node, and its types hold", () =>
 test("CommonJS programs can require it", () =>
   withTemporaryFolder(async (folder) => {
     await unpackInto(folder);
-    const faces = ["flagstone", "flagstone/store", "flagstone/mqtt", "flagstone/raft"];
-    const text = [...faces, "flagstone/aedes"].map((face) => `typeof require("${face}")`).join(",");
+    const faces = ["flagstone", "flagstone/store", "flagstone/mqtt", "flagstone/contracts"];
+    const text = [...faces, "flagstone/raft", "flagstone/aedes"]
+      .map((face) => `typeof require("${face}")`)
+      .join(",");
     await writeFile(join(folder, "program.cjs"), `console.log([${text}].join());`);
     const { stdout } = await execute(process.execPath, ["program.cjs"], { cwd: folder });
-    expect(stdout.trim()).toBe("object,object,object,object,object");
+    expect(stdout.trim()).toBe("object,object,object,object,object,object");
   }));
 
 test("its command starts by the name that npm links", () =>

@@ -85,17 +85,16 @@ export class Faults {
     const files = (await this.#files("data")).filter((path) => disk.peek(path).length > 0);
     if (files.length === 0) return "nothing";
     const path = this.#random.pick(files);
-    const sizeBytes = disk.peek(path).length;
     const dice = this.#random.below(10);
     if (dice < 6) {
       this.counts.flippedBits++;
-      const bit = this.#random.below(sizeBytes * 8);
+      const bit = this.#usedOffset(path) * 8 + this.#random.below(8);
       disk.flipBit(path, bit);
       return `bit ${bit} of ${path}`;
     }
     if (dice < 8) {
       this.counts.rottenSectors++;
-      const sector = this.#random.below(Math.ceil(sizeBytes / 512));
+      const sector = Math.floor(this.#usedOffset(path) / 512);
       disk.garble(path, sector * 512, 512);
       return `sector ${sector} of ${path}`;
     }
@@ -103,6 +102,17 @@ export class Faults {
     this.counts.lostFiles++;
     await this.#machine.clock.complete(disk.remove(path));
     return `${path}, which is gone`;
+  }
+
+  /** Mostly where something was written: segments of the log are filled with zeros ahead. */
+  #usedOffset(path: string): number {
+    const bytes = this.#machine.disk.peek(path);
+    let offset = 0;
+    for (let draw = 0; draw < 16; draw++) {
+      offset = this.#random.below(bytes.length);
+      if (bytes[offset] !== 0) break;
+    }
+    return offset;
   }
 
   /** A store that does not open, or that opens and lacks some of what was synced. */

@@ -222,11 +222,11 @@ export class StoreWorld {
     else this.#cut();
   }
 
-  /** Half of all ends find a write of many sectors on its way to the medium. */
+  /** Most ends find a write of many sectors on its way to the medium. */
   async #beforeEnd(): Promise<void> {
     const { clock } = this.machine;
     await clock.advance(this.#random.between(0, 20) / 10);
-    if (this.#isDead || this.#random.chance(0.5)) return;
+    if (this.#isDead || this.#random.chance(0.25)) return;
     this.#volume.heal();
     await clock.advance(30);
     if (this.#isDead || this.store.refusal !== undefined) return;
