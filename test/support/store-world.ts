@@ -197,7 +197,6 @@ export class StoreWorld {
   }
 
   async #end(): Promise<void> {
-    const { clock } = this.machine;
     this.#aim = undefined;
     if (!this.#isDead) {
       this.#sumCounters();
