@@ -135,6 +135,12 @@ export const raftErrors = defineErrors({
     message: "a read of group {group} was not confirmed in time",
     help: "No majority answered. Ask again.",
   },
+  recoveryRefused: {
+    code: "RAFT_RECOVERY_REFUSED",
+    kind: "invalid",
+    message: "group {group} is not recovered by force: {reason}",
+    help: "Survey all replicas that are left, choose the whole one that holds the most, and confirm.",
+  },
   snapshotDamaged: {
     code: "RAFT_SNAPSHOT_DAMAGED",
     kind: "corrupt",

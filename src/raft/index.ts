@@ -24,6 +24,17 @@ export type { Member } from "./host/members.ts";
 export { createMemorySnapshots } from "./host/memory-snapshots.ts";
 export { type MemoryFaults, MemoryNetwork, noFaults } from "./host/memory-transport.ts";
 export * from "./host/ports.ts";
+export {
+  forceRecovery,
+  formatReplicas,
+  type RankedReplica,
+  type RecoveryPlace,
+  type ReplicaReport,
+  rankReplicas,
+  recoveryConfirmation,
+  surveyReplicas,
+  type TimeOf,
+} from "./host/recovery.ts";
 export { type RaftNode, type RaftNodeOptions, startRaftNode } from "./host/standalone.ts";
 export {
   defaultStreamSettings,

@@ -68,6 +68,8 @@ export type NewGroup = {
   readonly node: NodeId;
   /** The same at all first members. A node that joins leaves it out, and is told. */
   readonly configuration?: Configuration;
+  /** As the status of the group at its leader says; default 1: never recovered by force. */
+  readonly epoch?: number;
 };
 
 /**
@@ -198,7 +200,7 @@ export class RaftHost {
   }
 
   /** @throws RAFT_GROUP_EXISTS, RAFT_META_LOST, RAFT_LIMIT_REACHED, and as `openGroup`. */
-  async createGroup({ group, node, configuration }: NewGroup): Promise<Group> {
+  async createGroup({ group, node, configuration, epoch = 1 }: NewGroup): Promise<Group> {
     const { log } = this.#components;
     const known = this.#metas.get(group);
     const reader = await this.#snapshots.latest(group);
@@ -209,12 +211,12 @@ export class RaftHost {
       throw raftErrors.metaLost({ group, path: this.#groupHost.metaPath });
     }
     const hardState = { term: 0, vote: 0, commit: 0 };
-    const life = { epoch: 1, incarnation: 1, configurationIndex: 0 };
+    const life = { epoch, incarnation: 1, configurationIndex: 0 };
     const marks = { repairing: false, removed: false };
     await this.#metas.saved({ group, node, hardState, ...life, ...marks });
     const meta = configuration ? { ...emptySnapshot, configuration } : emptySnapshot;
     // The machine's empty state is not in it: a machine in memory begins with none.
-    await this.#snapshots.write({ group, epoch: 1, meta, machineVersion: 0 }, []);
+    await this.#snapshots.write({ group, epoch, meta, machineVersion: 0 }, []);
     return this.openGroup(group);
   }
 

@@ -435,3 +435,40 @@ describe("messages that should not be", () => {
     expect(raft.commit).toBe(0);
   });
 });
+
+describe("a peer whose window was full while the log was cut beyond it", () => {
+  // Two entries more are cut away while the first is under way to node 2.
+  function cutAhead(): Raft {
+    const raft = leaderOf([1, 2, 3], { inflightMessagesMax: 1, appendEntriesMax: 1 });
+    for (const from of [2, 3]) accept(raft, from, 1, 1);
+    finish(raft);
+    raft.propose([command(1), command(1), command(1)]);
+    for (let index = 2; index <= 4; index++) {
+      finish(raft);
+      accept(raft, 3, index, index);
+    }
+    finish(raft);
+    expect(raft.commit).toBe(4);
+    raft.takeSnapshot(4);
+    raft.compact(4);
+    accept(raft, 2, 2, 1);
+    return raft;
+  }
+  const sentTo2 = (raft: Raft): string[] =>
+    finish(raft).flatMap(({ messages }) =>
+      messages.filter(({ to }) => to === 2).map(({ type }) => type),
+    );
+
+  test("is sent the snapshot, and nothing behind it", () => {
+    expect(sentTo2(cutAhead())).toEqual(["snapshot"]);
+  });
+
+  test("and that fell silent is probed until it gives a sign of life, and sent none", () => {
+    const raft = cutAhead();
+    for (let ticks = 0; ticks < settings.electionTicks; ticks++) raft.tick();
+    expect(sentTo2(raft)).not.toContain("snapshot");
+    expect(raft.status().peers[0]).toMatchObject({ node: 2, state: "probe" });
+    accept(raft, 2, 2, 1);
+    expect(sentTo2(raft)).toContain("snapshot");
+  });
+});
