@@ -59,9 +59,16 @@ async function listen(
   }
 }
 
+/**
+ * Silence after which the system asks whether a peer is still there. MQTT's own keep alive may be off, or
+ * eighteen hours; a peer that lost its power would hold its descriptor for as long.
+ */
+const probeAfterMs = 60_000;
+
 function listenOnce(address: ListenAddress, door: Door): Promise<Listener> {
   return new Promise((resolve, reject) => {
-    const server = net.createServer({ noDelay: true }, (socket) => door.open(socket));
+    const options = { noDelay: true, keepAlive: true, keepAliveInitialDelay: probeAfterMs };
+    const server = net.createServer(options, (socket) => door.open(socket));
     server.once("error", reject);
     server.listen({ ...address, backlog: waitingAcceptsMax }, () => {
       server.off("error", reject);

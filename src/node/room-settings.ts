@@ -119,6 +119,7 @@ export function sessionSettings({ mqtt, sessions }: Settings): SessionSettings {
     inflightMax: mqtt.inflightMax,
     inflightBytesMax: mqtt.inflightBytesMax,
     subscriptionsMax: mqtt.subscriptionsMax,
+    subscriptionBytesMax: mqtt.subscriptionBytesMax,
     restartGraceMs: mqtt.restartGraceMs,
     memoryQueueMax: mqtt.memoryQueueMax,
     memoryQueueBytesMax: mqtt.memoryQueueBytesMax,

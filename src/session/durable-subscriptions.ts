@@ -12,6 +12,7 @@ import type { CodedError } from "../base/index.ts";
 import type { MapWrite, Positions, Store, SubscriberFilter } from "../store/index.ts";
 import type { SubscribeResult, Subscription } from "./api.ts";
 import { encodeJob, encodeSubscription, type SubscriptionRecord } from "./core/records.ts";
+import { FilterBudget, type FilterLimits } from "./filter-budget.ts";
 import type { Interest } from "./groups/interest.ts";
 import { sharedTopicFilter } from "./groups/member.ts";
 import type { SessionKeys } from "./keys.ts";
@@ -26,7 +27,7 @@ export type DurableSubscriptionsOptions = {
   readonly writer: StateWriter;
   readonly keys: SessionKeys;
   readonly epoch: number;
-  readonly countMax: number;
+  readonly limits: FilterLimits;
   readonly counters: SessionCounters;
   readonly jobs: RetainedJobs;
   /** A new filter, whose write is under way: it is read with from now on. */
@@ -84,10 +85,11 @@ export class DurableSubscriptions {
     const tail = this.#options.store.tail();
     const changes: Change[] = [];
     const jobs: MapWrite[] = [];
+    const budget = new FilterBudget(this.#options.limits, this.#wanted.keys());
     const results = subscriptions.map((subscription) => {
       const { filter } = subscription;
       const before = this.#wanted.get(filter);
-      if (before === undefined && this.#wanted.size >= this.#options.countMax) {
+      if (before === undefined && !budget.take(filter)) {
         this.#options.counters.subscriptionsRefused++;
         return { subscription, reasonCode: quotaExceeded, isNew: false };
       }

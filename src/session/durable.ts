@@ -35,6 +35,7 @@ import type { Reservation } from "./core/reservation.ts";
 import { Dispatch } from "./dispatch.ts";
 import { DurableSubscriptions, readerOf } from "./durable-subscriptions.ts";
 import { sessionErrors } from "./errors.ts";
+import { filterLimits } from "./filter-budget.ts";
 import { interestOf } from "./groups/interest.ts";
 import { SharedMember, sharedTopicFilter } from "./groups/member.ts";
 import type { ClosedState, ConnectedState } from "./inspect/table.ts";
@@ -317,7 +318,7 @@ export class DurableSession implements Session, LiveTarget, Checkpointed, Connec
         writer: this.#checkpointer.writer,
         keys: this.#stored.keys,
         epoch: this.epoch,
-        countMax: settings.subscriptionsMax,
+        limits: filterLimits(settings),
         jobs: this.#jobs,
         asked: (record) => this.#readWith(record),
         added: (record) => {

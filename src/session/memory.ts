@@ -21,6 +21,7 @@ import { keepMessage, type Outbound } from "./core/outbound.ts";
 import { PacketIds } from "./core/packet-ids.ts";
 import type { InFlightSource } from "./core/records.ts";
 import { asksRetained } from "./durable-subscriptions.ts";
+import { FilterBudget, filterLimits } from "./filter-budget.ts";
 import { SharedMember, sharedTopicFilter } from "./groups/member.ts";
 import { Pump } from "./pump.ts";
 import type { RetainedJobs } from "./retained-jobs.ts";
@@ -97,10 +98,11 @@ export class MemorySession implements Session, LiveTarget {
 
   subscribe(subscriptions: readonly Subscription[]): Promise<readonly SubscribeResult[]> {
     const { settings, counters } = this.#context;
+    const budget = new FilterBudget(filterLimits(settings), this.#subscriptions.keys());
     const results = subscriptions.map((subscription) => {
       const { filter } = subscription;
       const isNew = !this.#subscriptions.has(filter);
-      if (isNew && this.#subscriptions.size >= settings.subscriptionsMax) {
+      if (isNew && !budget.take(filter)) {
         counters.subscriptionsRefused++;
         return { subscription, reasonCode: quotaExceeded, isNew: false };
       }

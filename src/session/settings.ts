@@ -17,6 +17,8 @@ export type SessionSettings = {
   readonly inflightBytesMax: number;
   /** Filters of one client: each costs memory while the client is away. */
   readonly subscriptionsMax: number;
+  /** Bytes of all filters of one client: one filter alone may have 64 KiB. */
+  readonly subscriptionBytesMax: number;
   /** Durable sessions of one user, and of all anonymous clients together; beyond: refused. */
   readonly sessionsPerUserMax: number;
   /** A takeover waits so long for the last write of the old connection. */
@@ -55,6 +57,8 @@ export const sessionSettingsDefault: SessionSettings = {
   inflightMax: 1000,
   inflightBytesMax: 1024 * 1024,
   subscriptionsMax: 1000,
+  // A kilobyte for each of them; filters in use have some dozens.
+  subscriptionBytesMax: 1024 * 1024,
   // As many as connections: one user for a whole fleet is usual.
   sessionsPerUserMax: 100_000,
   takeoverWaitMs: 2000,
@@ -95,7 +99,7 @@ export function createSessionCounters() {
     backlogDropped: "messages dropped by backlogMax when their client came back",
     groupMessagesDropped: "messages of shared groups that nobody was left to take",
     memoryQueueFull: "expiry-0 sessions ended because their queue was full",
-    subscriptionsRefused: "subscriptions refused by subscriptionsMax",
+    subscriptionsRefused: "subscriptions refused by subscriptionsMax or subscriptionBytesMax",
     liveTopicsFull: "topics not remembered as sent live during a retained job",
     retainedShardsSkipped: "state shards whose retained messages a job passed over for damage",
     checkpointWrites: "writes made for session state",

@@ -41,6 +41,7 @@ class ScramExchange implements Exchange {
   readonly #users: Users;
   readonly #nonce: string;
   readonly #decoyKey: Buffer;
+  #wasAsked = false;
   #challenge: Challenge | undefined;
   #proof: string | undefined;
 
@@ -53,8 +54,9 @@ class ScramExchange implements Exchange {
   step(data: Buffer | undefined): ExchangeStep {
     if (data === undefined) {
       // The client may leave its first message to the second packet.
-      if (this.#challenge === undefined) return { kind: "continue", data: Buffer.alloc(0) };
-      return failed("no data");
+      if (this.#wasAsked || this.#challenge !== undefined) return failed("no data");
+      this.#wasAsked = true;
+      return { kind: "continue", data: Buffer.alloc(0) };
     }
     if (data.length > messageBytesMax) return failed("a message is too long");
     const text = data.toString("utf8");

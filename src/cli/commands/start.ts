@@ -41,6 +41,8 @@ export const start: Command = {
     const apply = ({ logger: { level } }: Settings): void => logger.setLevel(level);
     const configuration = new RunningConfiguration(config, { read, apply, logger });
     for (const file of secretFilesOf(config)) await warnWhenOpen(file, "secret", logger);
+    // Whoever may write there may put a link where the node wants a folder.
+    await warnWhenOpen(config.settings.data.dir, "public", logger);
     try {
       const hooks = phase === undefined ? {} : { phase };
       return await runNode(config.settings, { logger, configuration, ...hooks }, input);

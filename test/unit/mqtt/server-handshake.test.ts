@@ -242,6 +242,18 @@ describe("enhanced authentication", () => {
     expect(again.heardShort()).toEqual(["connack 0x82"]);
   });
 
+  test("a stranger cannot keep its connection by answering for ever", () => {
+    const talk = new Conversation({ onConnect: "later" }).say(withProperties(method));
+    for (let n = 0; n < 8; n++) {
+      talk.connection.sendAuth(0x18, {});
+      talk.say(answer);
+    }
+    expect(talk.end).toBeUndefined();
+    talk.connection.sendAuth(0x18, {});
+    talk.say(answer);
+    expect(talk.end).toMatchObject({ cause: "protocol_error", reasonCode: 0x82 });
+  });
+
   test("an accepted client may authenticate anew while messages go on", () => {
     const talk = new Conversation().say(withProperties(method));
     talk.heardHex();

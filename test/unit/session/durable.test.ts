@@ -254,6 +254,23 @@ describe("subscriptions", () => {
     expect((await s.subscribe("b")).reasonCode).toBe(0x97);
     expect((await s.subscribe("a", { qos: 2 })).reasonCode).toBe(2);
   });
+
+  test.each([3600, 0])(
+    "so does subscriptionBytesMax, with expiry %i; what goes frees bytes",
+    async (expiryS) => {
+      const world = await World.start({ settings: { subscriptionBytesMax: 100 } });
+      const s = await world.client("s").connect({ expiryS });
+      const filter = (letter: string, bytes: number) => letter.repeat(bytes);
+      expect((await s.subscribe(filter("a", 60))).reasonCode).toBe(1);
+      expect((await s.subscribe(filter("b", 41))).reasonCode).toBe(0x97);
+      expect((await s.subscribe(filter("\u00e9", 21))).reasonCode).toBe(0x97);
+      expect((await s.subscribe(filter("b", 40))).reasonCode).toBe(1);
+      expect((await s.subscribe(filter("a", 60), { qos: 2 })).reasonCode).toBe(2);
+      expect((await s.subscribe("c")).reasonCode).toBe(0x97);
+      await s.unsubscribe(filter("b", 40));
+      expect((await s.subscribe("c")).reasonCode).toBe(1);
+    },
+  );
 });
 
 describe("acks", () => {

@@ -69,6 +69,14 @@ export const mqtt = group("The MQTT front end and its sessions.", {
     max: 1_000_000,
     zero: "no_limit",
   }),
+  subscriptionBytesMax: size({
+    doc: "Bytes of all filters of one client. Beyond: 0x97 for that filter.",
+    reload: "restart",
+    fallback: "1MiB",
+    min: 64 * kib,
+    max: gib,
+    zero: "no_limit",
+  }),
   filtersMax: count({
     doc: "Filters of one SUBSCRIBE or UNSUBSCRIBE. Beyond: 0x97 and closed.",
     reload: "restart",

@@ -66,6 +66,9 @@ describe("SCRAM-SHA-256", () => {
   test("the first message may come with the second packet", async () => {
     const one = await exchange();
     expect(await one.step(undefined)).toEqual({ kind: "continue", data: Buffer.alloc(0) });
+    const idle = await exchange();
+    await idle.step(undefined);
+    expect(await idle.step(undefined)).toMatchObject({ kind: "failed", why: "SCRAM: no data" });
     expect(await one.step(Buffer.from("n,,n=user,r=abc"))).toMatchObject({ kind: "continue" });
   });
 

@@ -36,6 +36,7 @@ test("no source at all gives the documented defaults", () => {
     topicLevelsMax: 128,
     userPropertiesMax: 64,
     subscriptionsMax: 1000,
+    subscriptionBytesMax: 1_048_576,
     sessionExpiryMsMax: 7 * 86_400_000,
     outboundBufferBytesMax: 4 * 2 ** 20,
     publishWaitMs: 15_000,
