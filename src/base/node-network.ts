@@ -60,8 +60,8 @@ async function listen(
 }
 
 /**
- * Silence after which the system asks whether a peer is still there. MQTT's own keep alive may be off, or
- * eighteen hours; a peer that lost its power would hold its descriptor for as long.
+ * Silence after which the system asks whether a peer is still there. MQTT's own keep alive may be
+ * off, or eighteen hours; a peer that lost its power would hold its descriptor for as long.
  */
 const probeAfterMs = 60_000;
 
