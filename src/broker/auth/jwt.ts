@@ -115,9 +115,17 @@ export class RotatingKeys {
 
   /** True when the set has changed. @throws Error when the text is no key set: the old one stays. */
   set(text: string): boolean {
-    if (text === this.#text) return false;
-    this.#keys = keysOfJwks(text);
-    this.#text = text;
-    return true;
+    return this.prepare(text)();
+  }
+
+  /** As `set`, but nothing changes before the result is called. */
+  prepare(text: string): () => boolean {
+    if (text === this.#text) return () => false;
+    const keys = keysOfJwks(text);
+    return () => {
+      this.#keys = keys;
+      this.#text = text;
+      return true;
+    };
   }
 }

@@ -10,8 +10,11 @@ import { reasonOf, request } from "./http.ts";
 
 export interface TokenKeys {
   readonly current: JwtKeys | undefined;
-  /** Reads them again. @throws what reading and parsing throw; the old ones stay. */
-  reload(): Promise<void>;
+  /**
+   * Reads them again; what comes of it holds once the result is called. A URL's keys rotate by
+   * themselves, and hold at once. @throws what reading and parsing throw; the old ones stay.
+   */
+  prepare(): Promise<() => void>;
   close(): void;
 }
 
@@ -25,26 +28,26 @@ type Jwt = Settings["authentication"]["jwt"];
 export async function openTokenKeys(jwt: Jwt, clock: Clock, logger: Logger): Promise<TokenKeys> {
   if (jwt.secret !== "") {
     const current = keysOfSecret(jwt.secret);
-    return { current, reload: async () => undefined, close: () => undefined };
+    return { current, prepare: async () => nothing, close: nothing };
   }
   if (jwt.jwksFile !== "") {
     const keys = new RotatingKeys();
-    const reload = async (): Promise<void> => {
-      keys.set(await readSecurityFile(jwt.jwksFile));
-    };
-    await reload();
+    const prepare = async () => keys.prepare(await readSecurityFile(jwt.jwksFile));
+    (await prepare())();
     return {
       get current() {
         return keys.current;
       },
-      reload,
-      close: () => undefined,
+      prepare,
+      close: nothing,
     };
   }
   const fetched = new FetchedKeys(jwt, clock, logger);
   await fetched.start();
   return fetched;
 }
+
+const nothing = (): void => undefined;
 
 class FetchedKeys implements TokenKeys {
   readonly #jwt: Jwt;
@@ -83,8 +86,9 @@ class FetchedKeys implements TokenKeys {
     });
   }
 
-  async reload(): Promise<void> {
+  async prepare(): Promise<() => void> {
     await this.#fetch();
+    return nothing;
   }
 
   close(): void {

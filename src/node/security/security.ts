@@ -96,7 +96,7 @@ export class Security {
     if (this.#asks("jwt")) {
       this.#tokenKeys = await openTokenKeys(authentication.jwt, clock, logger);
     }
-    await this.#readFiles();
+    (await this.#readFiles())();
     await this.#warnOfOpenFiles();
   }
 
@@ -111,8 +111,10 @@ export class Security {
    */
   async reload(): Promise<void> {
     try {
-      await this.#tokenKeys?.reload();
-      await this.#readFiles();
+      const useKeys = await this.#tokenKeys?.prepare();
+      const useFiles = await this.#readFiles();
+      useKeys?.();
+      useFiles();
     } catch (error) {
       this.#components.logger.error("node.security_kept", { reason: toError(error).message });
       throw error;
@@ -145,8 +147,8 @@ export class Security {
     this.certificates.close();
   }
 
-  /** Reads all before it puts any into force. */
-  async #readFiles(): Promise<void> {
+  /** Reads all; the result puts it into force. */
+  async #readFiles(): Promise<() => void> {
     const { authentication, authorization } = this.#settings;
     const users = this.#asks("password_file")
       ? parsePasswordFile(await readLines(authentication.passwordFile))
@@ -154,11 +156,13 @@ export class Security {
     const rules = authorization.sources.includes("rule_file")
       ? parseRuleFile(await readLines(authorization.ruleFile))
       : undefined;
-    if (users !== undefined) this.#fileUsers.swap(users);
-    if (rules !== undefined) this.#ruleAccess?.setRules("rule_file", rules);
-    if (authorization.sources.includes("rules")) {
-      this.#ruleAccess?.setRules("rules", this.rules.rules);
-    }
+    return () => {
+      if (users !== undefined) this.#fileUsers.swap(users);
+      if (rules !== undefined) this.#ruleAccess?.setRules("rule_file", rules);
+      if (authorization.sources.includes("rules")) {
+        this.#ruleAccess?.setRules("rules", this.rules.rules);
+      }
+    };
   }
 
   async #warnOfOpenFiles(): Promise<void> {

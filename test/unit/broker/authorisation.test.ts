@@ -134,6 +134,44 @@ describe("rights are asked for on every way", () => {
     expect(c.take().slice(1)).toEqual(["publish a/y 1 q0", "publish a/z 2 q0"]);
   });
 
+  test("what a shared member may not read goes to one who may, live and from the backlog", async () => {
+    const may = "everyone\ntopic readwrite #\n";
+    const { world, change } = await ruled(may);
+    const members = [await world.connect("low", durable), await world.connect("high", durable)];
+    const [low, high] = members as [(typeof members)[0], (typeof members)[0]];
+    for (const member of members) member.subscribe("$share/g/t/#", { qos: 1 });
+    const p = await world.connect("p");
+    await world.advance(100);
+    for (const member of members) member.take();
+    change(`${may}client low\ntopic deny t/secret\n`);
+    for (let id = 1; id <= 6; id++) p.publish("t/secret", `${id}`, { id });
+    await world.advance(300);
+    expect(low.take()).toEqual([]);
+    expect(high.take().map((line) => line.split(" ")[2])).toEqual(["1", "2", "3", "4", "5", "6"]);
+    high.drop();
+    await world.advance(100);
+    for (let id = 7; id <= 9; id++) p.publish("t/secret", `${id}`, { id });
+    await world.advance(300);
+    expect(low.take()).toEqual([]);
+  });
+
+  test("what was sent and not acked does not come again behind the loss of the right", async () => {
+    const { world, change } = await ruled(everything);
+    const s = await world.connect("s", durable);
+    s.subscribe("t", { qos: 1 });
+    const p = await world.connect("p");
+    await world.advance(100);
+    p.publish("t", "sent", { id: 1 });
+    await world.advance(200);
+    expect(s.take().at(-1)).toBe("publish t sent q1 #1");
+    s.drop();
+    await world.advance(200);
+    change("everyone\ntopic write #\n");
+    const again = await world.connect("s", durable);
+    await world.advance(300);
+    expect(again.take()).toEqual(["connack 0x00 present"]);
+  });
+
   test("new rules hold for the next message and disconnect nobody", async () => {
     const { world, change } = await ruled(everything);
     const s = await world.connect("s");
