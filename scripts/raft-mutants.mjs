@@ -270,7 +270,7 @@ function hostFaults() {
 
 function copyTree(tree) {
   const tests = ["test/unit/raft", "test/unit/log", "test/support"];
-  for (const part of ["src/base", "src/log", "src/raft", ...tests]) {
+  for (const part of ["src/base", "src/kv", "src/log", "src/raft", ...tests]) {
     cpSync(join(root, part), join(tree, part), { recursive: true });
   }
   for (const part of ["package.json", "tsconfig.json", "vitest.config.ts"]) {

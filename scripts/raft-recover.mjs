@@ -17,6 +17,7 @@ import {
   defaultLogSettings,
   forceRecovery,
   formatReplicas,
+  lockRaftDir,
   recoveryConfirmation,
   surveyReplicas,
 } from "../dist/raft/index.js";
@@ -28,11 +29,15 @@ function usage() {
 
 async function withPlace(dir, run) {
   const shared = { disk: nodeDisk, clock: systemClock, random: systemRandom, logger: silentLogger };
+  if (!(await nodeDisk.exists(join(dir, "raft"))))
+    throw new Error(`${dir} is no directory of a node`);
+  const lock = await lockRaftDir(nodeDisk, dir);
   const log = await openLog(defaultLogSettings, shared, join(dir, "log"));
   try {
     return await run({ disk: nodeDisk, dir: join(dir, "raft"), log });
   } finally {
     await log.close();
+    await lock.close();
   }
 }
 

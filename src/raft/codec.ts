@@ -316,7 +316,11 @@ function readConfiguration(reader: ByteReader): Configuration {
 function readIds(reader: ByteReader): number[] {
   const count = reader.varint();
   if (count > membersMax) throw corrupt("entry", `${count} members`);
-  return Array.from({ length: count }, () => reader.varint());
+  return Array.from({ length: count }, () => {
+    const id = reader.varint();
+    if (id === 0) throw corrupt("entry", "member 0");
+    return id;
+  });
 }
 
 function readFlag(reader: ByteReader): boolean {

@@ -39,6 +39,12 @@ export const raftErrors = defineErrors({
     message: "{dir} holds Raft data already ({found})",
     help: "Open it instead, or choose an empty directory. Nothing is ever formatted over data.",
   },
+  dirLocked: {
+    code: "RAFT_DIR_LOCKED",
+    kind: "invalid",
+    message: "{dir} is in use by another process",
+    help: "Stop the other process, or give this one a directory of its own.",
+  },
   dirDamaged: {
     code: "RAFT_DIR_DAMAGED",
     kind: "corrupt",

@@ -7,6 +7,7 @@ export { Raft } from "./core/raft.ts";
 export * from "./core/types.ts";
 export * from "./errors.ts";
 export type { HostCounters } from "./host/counters.ts";
+export { lockRaftDir } from "./host/dir-lock.ts";
 export { createDiskSnapshots } from "./host/disk-snapshots.ts";
 export { type Expected, type FormComponents, formCluster } from "./host/forming.ts";
 export type { Group, GroupStatus } from "./host/group.ts";

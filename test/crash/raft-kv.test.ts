@@ -5,6 +5,7 @@
 import { spawnSync } from "node:child_process";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { SeededRandom } from "../../src/base/index.ts";
 import { findAnomaly } from "../../src/raft/index.ts";
@@ -27,6 +28,15 @@ class Tally {
   toString(): string {
     return [...this.#counts].map(([name, times]) => `${times} ${name}`).join(", ");
   }
+}
+
+/** The last word, if it is not an option of the tool, is typed. */
+function recover(...words: string[]) {
+  const isForced = words.includes("--force");
+  const typed = isForced ? words.at(-1) : undefined;
+  const script = fileURLToPath(new URL("../../scripts/raft-recover.mjs", import.meta.url));
+  const given = [script, ...(isForced ? words.slice(0, -1) : words)];
+  return spawnSync(process.execPath, given, { input: `${typed ?? ""}\n`, encoding: "utf8" });
 }
 
 function judge(cluster: KvCluster): void {
@@ -152,6 +162,40 @@ test("a store stays linearizable on networks that drop packets without a word", 
     try {
       const told = await besiege(cluster, new SeededRandom(`${seed} namespaces`), own);
       console.log(`3 processes in network namespaces, seed ${seed}: ${told}`);
+    } finally {
+      await cluster.close();
+    }
+  }));
+
+test("a store that lost its majority for good goes on from the replica that the survey ranks first", () =>
+  withTemporaryFolder(async (folder) => {
+    const cluster = await KvCluster.start(folder, 3);
+    try {
+      let isOver = false;
+      const clients = ["a", "b"].map((key) => cluster.client(key, () => isOver));
+      const endMs = performance.now() + 60_000;
+      while (cluster.acks.length < 100 && performance.now() < endMs) await sleep(50);
+      expect(recover(join(folder, "n1")).stderr).toContain("in use by another process");
+      for (const node of cluster.nodes) await node.stop("SIGKILL");
+      isOver = true;
+      await Promise.all(clients);
+      // The machine of node 3 is gone. What a majority acknowledged is on one of the others.
+      const dirOf = (node: number): string => join(folder, `n${node}`);
+      const survey = recover(dirOf(1), dirOf(2));
+      expect(survey.status, survey.stderr).toBe(0);
+      const best = Number(/node (\d)/.exec(survey.stdout)?.[1]);
+      const force = [dirOf(best), "--group", "1", "--force"];
+      expect(recover(...force, "yes").stderr).toContain('it takes the words "recover group 1');
+      const words = /^recover group .*$/m.exec(recover(...force, "").stdout)?.[0] ?? "";
+      const done = new RegExp(`epoch 2; .*; voters ${best}$`, "m");
+      expect(recover(...force, words).stdout).toMatch(done);
+      cluster.nodes.splice(0, 3, cluster.nodes[best - 1] as KvNode);
+      cluster.nodes[0]?.start();
+      await cluster.readAll();
+      judge(cluster);
+      console.log(
+        `recovered from node ${best} of 3: ${survey.stdout.trim().split("\n").join(" | ")}`,
+      );
     } finally {
       await cluster.close();
     }

@@ -47,10 +47,12 @@ export class ListMachine implements StateMachine {
   readonly durableIndex = 0;
   texts: string[] = [];
   indexes: number[] = [];
+  terms: number[] = [];
 
   apply(entries: readonly CommandEntry[]): string[] {
-    return entries.map(({ index, data }) => {
+    return entries.map(({ index, term, data }) => {
       this.indexes.push(index);
+      this.terms.push(term);
       this.texts.push(Buffer.from(data).toString());
       return `${this.texts.length}`;
     });
@@ -66,6 +68,7 @@ export class ListMachine implements StateMachine {
     const text = Buffer.concat(parts).toString();
     this.texts = text === "" ? [] : (JSON.parse(text) as string[]);
     this.indexes = [];
+    this.terms = [];
   }
 }
 

@@ -1,8 +1,7 @@
 // Many groups on one disk: one log, one meta file, one frame a peer and turn, one tick for all.
 //
-// Keeps: cluster, site, disk and epoch stand on every message, and what does not fit is refused
-// before it is parsed, counted, and never ends the node; the first IO error ends it; a tick that
-// comes late counts once, and followers then listen for their leader before they stand.
+// Keeps: cluster, site, disk and epoch stand on every message; the first IO error ends the node; a
+// tick that comes late counts once, and followers then listen for their leader before they stand.
 // Leaves to the owner: the log, the transport, the machines, and who should be in which group.
 
 import {
@@ -19,25 +18,11 @@ import type { Configuration, Message, NodeId } from "../core/types.ts";
 import { raftErrors } from "../errors.ts";
 import { createHostCounters, type HostCounters } from "./counters.ts";
 import { createDiskSnapshots } from "./disk-snapshots.ts";
-import { encodeForm } from "./forming.ts";
-import {
-  decodeChunk,
-  decodeLetters,
-  decodeNotice,
-  decodeOffer,
-  decodeWant,
-  encodeNotice,
-  type Frame,
-  type FrameKind,
-  type FrameRefusal,
-  type GroupAddress,
-  type Letter,
-  type Notice,
-  openFrame,
-} from "./frames.ts";
+import type { FrameKind, Letter } from "./frames.ts";
 import { Group, type GroupHost, type GroupStatus } from "./group.ts";
 import { bootGroup, emptySnapshot, isPristine } from "./group-boot.ts";
 import { type Identity, metaPath, readIdentity, type Uuid } from "./identity.ts";
+import { Inbound } from "./inbound.ts";
 import { type Member, MemberTable } from "./members.ts";
 import { MetaFile } from "./meta-file.ts";
 import { Outbox } from "./outbox.ts";
@@ -142,10 +127,6 @@ export class RaftHost {
     const snapshotDir = joinPath(parts.dir, "snapshots");
     this.#snapshots =
       components.snapshots ?? createDiskSnapshots(components.disk, snapshotDir, { chunkBytes });
-    this.transportEvents = {
-      onFrame: (frame) => this.#onFrame(frame),
-      onDown: (siteId) => this.#onDown(siteId),
-    };
     this.#outbox = new Outbox(this.identity, settings.frameBytesMax, (to, frame) =>
       this.#post(to, frame),
     );
@@ -158,6 +139,13 @@ export class RaftHost {
       sendTo: (node, kind, body) => this.#sendTo(node, kind, body),
       failHost: (error) => this.fail(error),
     });
+    const inbound = this.#createInbound();
+    this.transportEvents = {
+      onFrame: (frame) => {
+        if (this.#failure === undefined && this.#closing === undefined) inbound.onFrame(frame);
+      },
+      onDown: (siteId) => this.#onDown(siteId),
+    };
   }
 
   start(): void {
@@ -279,6 +267,22 @@ export class RaftHost {
     await this.#transfers.close();
     await this.#metas.close();
     for (const settle of this.#paced.splice(0)) settle();
+  }
+
+  #createInbound(): Inbound {
+    return new Inbound({
+      clusterId: this.identity.clusterId,
+      frameBytesMax: this.#settings.frameBytesMax,
+      counters: this.counters,
+      members: this.#members,
+      groups: this.#groups,
+      transfers: this.#transfers,
+      sendTo: (node, kind, body) => this.#sendTo(node, kind, body),
+      reply: (site, kind, body) => {
+        this.#post(site, this.#outbox.frame(kind, body));
+      },
+      onRemoved: (group) => this.#components.onRemoved?.(group),
+    });
   }
 
   #createGroupHost(dir: string): GroupHost {
@@ -409,154 +413,6 @@ export class RaftHost {
       for (const group of this.#groups.values()) group.noteUnreachable(member.node);
     }
   }
-
-  #onFrame(bytes: Buffer): void {
-    if (this.#failure !== undefined || this.#closing !== undefined) return;
-    const frame = openFrame(bytes, {
-      clusterId: this.identity.clusterId,
-      frameBytesMax: this.#settings.frameBytesMax,
-      // Who forms a cluster may have a disk that nobody knows yet; it is told what it is.
-      knows: (siteId, diskId, kind) =>
-        this.#members.knows(siteId, kind === "form" ? undefined : diskId),
-    });
-    if (typeof frame === "string") {
-      this.counters[refusalCounters[frame]]++;
-      return;
-    }
-    this.counters.framesReceived++;
-    this.#handle(frame);
-  }
-
-  #handle(frame: Frame): void {
-    switch (frame.kind) {
-      case "messages":
-        this.#onLetters(frame);
-        break;
-      case "offer":
-        this.#forGroup(frame, decodeOffer(frame.body), (group, offer) =>
-          this.#transfers.onOffer(group, offer, (node) => this.#owns(frame, node)),
-        );
-        break;
-      case "want":
-        this.#forGroup(frame, decodeWant(frame.body), (group, want) => {
-          if (this.#owns(frame, want.node)) this.#transfers.onWant(group, want);
-          else this.counters.lettersMisaddressed++;
-        });
-        break;
-      case "chunk":
-        this.#forGroup(frame, decodeChunk(frame.body), (group, chunk) =>
-          this.#transfers.onChunk(group, chunk, (node) => this.#owns(frame, node)),
-        );
-        break;
-      case "notice":
-        this.#onNotice(decodeNotice(frame.body));
-        break;
-      case "form":
-        this.#answerForm(frame);
-        break;
-      default:
-        this.counters.refusedKind++;
-    }
-  }
-
-  // A notice of a later epoch is the one message of another epoch that counts.
-  #onNotice(notice: Notice | undefined): void {
-    if (notice === undefined) {
-      this.counters.refusedBody++;
-      return;
-    }
-    const group = this.#groups.get(notice.group);
-    if (group === undefined || notice.node !== group.node) {
-      this.counters.lettersMisaddressed++;
-      return;
-    }
-    const isNewer = notice.epoch > group.epoch;
-    const counts = notice.what === "epoch" ? isNewer : notice.epoch === group.epoch;
-    if (!counts) {
-      this.counters.lettersWrongEpoch++;
-      return;
-    }
-    const why = isNewer ? `the group is of epoch ${notice.epoch} now` : "the leader said so";
-    if (group.noteRemoved(why)) this.#components.onRemoved?.(group.id);
-  }
-
-  #answerForm({ siteId }: Frame): void {
-    const body = encodeForm({ isMember: true, members: this.members() });
-    this.#post(siteId, this.#outbox.frame("form", body));
-  }
-
-  #onLetters(frame: Frame): void {
-    const letters = decodeLetters(frame.body);
-    if (letters === undefined) {
-      this.counters.refusedBody++;
-      return;
-    }
-    for (const letter of letters) {
-      this.#forGroup(frame, letter, (group, { incarnation, message }) => {
-        group.receive(message, { incarnation, owns: (node) => this.#takes(frame, group, node) });
-      });
-    }
-  }
-
-  #forGroup<T extends GroupAddress>(
-    frame: Frame,
-    part: T | undefined,
-    handle: (group: Group, part: T) => void,
-  ): void {
-    if (part === undefined) {
-      this.counters.refusedBody++;
-      return;
-    }
-    const group = this.#groups.get(part.group);
-    if (group === undefined) {
-      this.counters.lettersUnknownGroup++;
-      return;
-    }
-    if (part.epoch !== group.epoch) {
-      this.counters.lettersWrongEpoch++;
-      if (part.epoch < group.epoch) this.#tellEpoch(frame, group);
-      return;
-    }
-    handle(group, part);
-  }
-
-  // It was away while the group was recovered by force: what it holds counts no more.
-  #tellEpoch(frame: Frame, group: Group): void {
-    for (const { node, diskId, removed } of this.#members.all()) {
-      if (diskId !== frame.diskId || removed) continue;
-      if (this.#tell(group, node, "epoch")) this.counters.epochsTold++;
-    }
-  }
-
-  #tell(group: Group, node: NodeId, what: Notice["what"]): boolean {
-    const { id, epoch, incarnation } = group;
-    const notice = encodeNotice({ group: id, epoch, incarnation, node, what });
-    return this.#sendTo(node, "notice", notice);
-  }
-
-  #owns(frame: Frame, node: NodeId): boolean {
-    const member = this.#members.get(node);
-    return member !== undefined && member.diskId === frame.diskId && !member.removed;
-  }
-
-  // A member that was removed while it was away is told, by a leader that knows it for sure.
-  #takes(frame: Frame, group: Group, node: NodeId): boolean {
-    if (!this.#owns(frame, node)) return false;
-    if (!group.hasRemoved(node)) return true;
-    if (this.#tell(group, node, "removed")) this.counters.removalsTold++;
-    return true;
-  }
 }
-
-const refusalCounters: Readonly<Record<FrameRefusal, keyof HostCounters>> = {
-  length: "refusedLength",
-  magic: "refusedMagic",
-  version: "refusedVersion",
-  cluster: "refusedCluster",
-  sender: "refusedSender",
-  crc: "refusedCrc",
-  kind: "refusedKind",
-  body: "refusedBody",
-};
 
 export type { GroupStatus };

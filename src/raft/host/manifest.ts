@@ -21,6 +21,8 @@ export type SnapshotManifest = SnapshotHead & { readonly chunks: readonly Snapsh
 export const manifestVersion = 1;
 /** A snapshot of 256 GiB in the default chunks. */
 const chunksMax = 1_000_000;
+/** No frame could carry a larger one. */
+const chunkBytesMax = 64 * 1024 * 1024;
 const magic = Buffer.from("FLAGRSNP", "latin1");
 const crcBytes = 4;
 
@@ -59,6 +61,7 @@ function readFields(reader: ByteReader): SnapshotManifest | undefined {
   const chunks = Array.from({ length: count }, () => {
     return { sizeBytes: reader.varint(), crc: reader.u32() };
   });
+  if (chunks.some(({ sizeBytes }) => sizeBytes > chunkBytesMax)) return undefined;
   return reader.remaining === 0 ? { group, epoch, machineVersion, meta, chunks } : undefined;
 }
 

@@ -1,8 +1,9 @@
 // A Raft node of its own: directory, log, network and host in one call, for programs that want a
 // replicated state machine and nothing else of Flagstone.
 //
-// Keeps: a directory is formatted only when it is empty; the first members form the cluster together,
-// and later starts go on as the same member; what was opened is closed in reverse order.
+// Keeps: one process a directory, which is formatted only when it is empty; the first members form
+// the cluster together, and later starts go on as the same member; what was opened is closed in
+// reverse order.
 
 import {
   Closer,
@@ -18,6 +19,7 @@ import {
 import { defaultLogSettings, type LogSettings, openLog } from "../../log/index.ts";
 import type { NodeId } from "../core/types.ts";
 import { raftErrors } from "../errors.ts";
+import { lockRaftDir } from "./dir-lock.ts";
 import { type Expected, formCluster } from "./forming.ts";
 import type { Group } from "./group.ts";
 import { openRaftHost, type RaftHost } from "./host.ts";
@@ -60,16 +62,17 @@ export type RaftNode = {
 
 /**
  * Starts a node; at the first start waits until all members are there.
- * @throws as `formCluster`, `openLog` and `openRaftHost`.
+ * @throws RAFT_DIR_LOCKED, and as `formCluster`, `openLog` and `openRaftHost`.
  */
 export async function startRaftNode(options: RaftNodeOptions): Promise<RaftNode> {
   const own = options.members.find(({ node }) => node === options.node);
   if (own === undefined) throw raftErrors.groupUnknown({ group: `with node ${options.node}` });
-  const identity = await openIdentity(options, own.siteId);
   const { logger = silentLogger, settings = defaultHostSettings } = options;
   const shared = { disk: nodeDisk, clock: systemClock, random: systemRandom, logger };
   const closer = new Closer();
   try {
+    closer.own(await lockRaftDir(nodeDisk, options.dir));
+    const identity = await openIdentity(options, own.siteId);
     const stop = options.stop ?? new AbortController().signal;
     const place = raftDir(options);
     const forming = createTransport(options, own, identity, logger);

@@ -5,7 +5,7 @@
 // hears of a snapshot when all of it is here; transfers are few at a time, the others are asked for
 // again by their cores. A chunk shows the sender's core that the peer makes progress.
 
-import { type Logger, toError } from "../../base/index.ts";
+import { isCodedError, type Logger, toError } from "../../base/index.ts";
 import { decodeMessage, encodeMessage } from "../codec.ts";
 import type { Message, NodeId, SnapshotMessage } from "../core/types.ts";
 import type { HostCounters } from "./counters.ts";
@@ -323,15 +323,17 @@ function addressOf({ id: group, epoch, incarnation }: Group): GroupAddress {
 
 type OpenedOffer = { readonly message: SnapshotMessage; readonly manifest: SnapshotManifest };
 
+// Damaged, or of a newer release: undefined, which its caller counts.
 function openOffer(offer: Offer): OpenedOffer | undefined {
   let message: Message;
+  let manifest: SnapshotManifest | undefined;
   try {
     message = decodeMessage(offer.message);
-  } catch {
-    // Answered as undefined, which is counted.
-    return undefined;
+    manifest = decodeManifest(Buffer.from(offer.manifest));
+  } catch (error) {
+    if (isCodedError(error)) return undefined;
+    throw error;
   }
-  const manifest = decodeManifest(Buffer.from(offer.manifest));
   if (message.type !== "snapshot" || manifest === undefined) return undefined;
   const { index, term } = message.snapshot;
   const isWhole =

@@ -32,6 +32,7 @@ export const hostFaultNames = [
   "cut",
   "transfer",
   "member",
+  "remove",
   "checkpoint",
   "upgrade",
 ] as const;
@@ -91,7 +92,10 @@ export class HostFaults {
         this.#checkpoint(node);
         break;
       case "member":
-        this.#changeMembers();
+        this.#changeMembers("learner");
+        break;
+      case "remove":
+        this.#changeMembers("remove");
         break;
       case "upgrade":
         this.#upgrade(node);
@@ -209,8 +213,8 @@ export class HostFaults {
     });
   }
 
-  // The last node leaves and comes back as a learner, then as a voter.
-  #changeMembers(): void {
+  // The last node becomes a learner, or leaves, and comes back as a learner, then as a voter.
+  #changeMembers(away: "learner" | "remove"): void {
     const id = this.#random.pick(this.#world.groups);
     const target = this.#nodes.at(-1);
     const groups = this.#nodes.map(({ host }) => host?.group(id));
@@ -219,10 +223,11 @@ export class HostFaults {
     if (leader === undefined || target === undefined || isHurt || this.#nodes.length < 3) return;
     const { voters, learners } = leader.status().configuration;
     const { node } = target;
-    const op = voters.includes(node) ? "learner" : learners.includes(node) ? "promote" : "learner";
+    const op = voters.includes(node) ? away : learners.includes(node) ? "promote" : "learner";
     leader.changeMembership({ op, node }).then(
       () => {
         this.#world.coverage.membersChanged++;
+        if (op === "remove") this.#world.coverage.membersRemoved++;
       },
       (error: unknown) => {
         if (!isCodedError(error)) this.#world.fail(toError(error));

@@ -172,6 +172,8 @@ export class HostNode {
     coverage.strangersHeard += counters.refusedSender;
     coverage.snapshotsTaken += counters.snapshotsTaken;
     coverage.snapshotsInstalled += counters.snapshotsInstalled;
+    coverage.removalsTold += counters.removalsTold;
+    coverage.installsDelayed += counters.installsWithoutSpace;
     coverage.snapshotsResumed += counters.snapshotsResumed;
     const damaged = ["refusedLength", "refusedMagic", "refusedVersion", "refusedCluster"] as const;
     for (const name of damaged) coverage.framesDamaged += counters[name];

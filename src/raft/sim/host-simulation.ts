@@ -7,6 +7,7 @@
 import { crc32, isCodedError, SeededRandom, SimClock, toError } from "../../base/index.ts";
 import { decodeMessage } from "../codec.ts";
 import { decodeLetters, openFrame } from "../host/frames.ts";
+import type { GroupStatus } from "../host/group.ts";
 import { MemoryNetwork, noFaults } from "../host/memory-transport.ts";
 import { defaultHostSettings, type HostSettings } from "../host/ports.ts";
 import { Violation } from "./checker.ts";
@@ -65,6 +66,7 @@ class HostSimulation {
   #events = 0;
   #failure: Error | undefined;
   #isRaised = false;
+  #isTakingBack = false;
   #order = 0;
 
   constructor(options: HostSimOptions) {
@@ -349,10 +351,32 @@ class HostSimulation {
     const alive = this.#nodes.filter(({ isGone }) => !isGone);
     const states = alive.map(({ host }) => host?.group(group)?.status());
     const leader = states.find((status) => status?.role === "leader");
+    if (leader === undefined) return false;
+    this.#takeBack(group, leader);
     return (
-      leader !== undefined &&
+      !this.#isTakingBack &&
       states.every((status) => status?.state === "up" && status.leader === leader.id)
     );
+  }
+
+  // A node that was removed becomes a learner again, so that all can be compared.
+  #takeBack(group: number, { id, configuration }: GroupStatus): void {
+    const { voters, learners } = configuration;
+    const outside = this.#nodes.find(({ node, isGone }) => {
+      return !isGone && !voters.includes(node) && !learners.includes(node);
+    });
+    if (outside === undefined || this.#isTakingBack) return;
+    this.#isTakingBack = true;
+    const leader = this.#nodes.find(({ node }) => node === id)?.host?.group(group);
+    const change = leader?.changeMembership({ op: "learner", node: outside.node });
+    change
+      ?.catch((error: unknown) => {
+        // Lost with its leader, or one is under way: asked again at the next look.
+        if (!isCodedError(error)) this.#failure ??= toError(error);
+      })
+      .finally(() => {
+        this.#isTakingBack = false;
+      });
   }
 
   async #settleGroup(group: number): Promise<void> {
