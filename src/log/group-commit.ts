@@ -29,7 +29,11 @@ import type { LogComponents, LogRecord, LogSettings } from "./types.ts";
 import { emptyFlushBytes, FlushEncoder, RecordGroup } from "./writer.ts";
 
 export type AppendDone = (error: Error | undefined) => void;
-type Queued = { readonly record: LogRecord; readonly done: AppendDone };
+type Queued = {
+  readonly record: LogRecord;
+  readonly done: AppendDone;
+  readonly written: (() => void) | undefined;
+};
 
 /**
  * `idle`: nothing to write. `waiting`: a start is planned. `rolling`: the next segment is opened.
@@ -117,9 +121,9 @@ export class GroupCommit {
     if (this.#failure !== undefined) throw this.#failure;
   }
 
-  append(record: LogRecord, done: AppendDone): void {
+  append(record: LogRecord, done: AppendDone, written?: () => void): void {
     assert(this.#failure === undefined && !this.#closing, "append to a log that has ended");
-    this.#queue.push({ record, done });
+    this.#queue.push({ record, done, written });
     this.#pendingBytes += recordBytes(record);
     this.#appendedCount++;
     if (this.#phase === "idle") this.#planStart(this.#settings.idleFlushIntervalMs);
@@ -294,10 +298,19 @@ export class GroupCommit {
     const bytes = this.#encoder.encode(this.#group, number, number - 1, segment.seed);
     file.write(bytes, segment.endOffset, (error) => {
       if (this.#phase !== "writing") return;
-      if (error === undefined) this.#sync(current, bytes.length);
-      else if (isSpaceError(error)) this.#abandon(current);
+      if (error === undefined) {
+        this.#sync(current, bytes.length);
+        this.#tellWritten();
+      } else if (isSpaceError(error)) this.#abandon(current);
       else this.fail(error);
     });
+  }
+
+  /** The system has the flush, and the sync is under way: those who want no more are told. */
+  #tellWritten(): void {
+    for (const { written } of this.#queue.slice(0, this.#group.records.length)) {
+      if (written !== undefined) this.#callSafely(written);
+    }
   }
 
   // What the failed write left behind the last flush is ignored for ever: the next segment starts

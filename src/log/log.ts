@@ -136,7 +136,7 @@ class Log implements WriteAheadLog {
     this.#retireFree();
   }
 
-  append(record: LogRecord, done: AppendDone): void {
+  append(record: LogRecord, done: AppendDone, written?: () => void): void {
     const { settings, dir } = this.#place;
     if (this.#commit.failure !== undefined) throw this.#commit.failure;
     if (this.#closing !== undefined) throw logErrors.closed({ path: dir });
@@ -160,7 +160,7 @@ class Log implements WriteAheadLog {
     state.queuedIndex = record.index;
     state.pendingRecords++;
     state.unreleasedBytes += sizeBytes;
-    this.#commit.append(record, done);
+    this.#commit.append(record, done, written);
   }
 
   get payloadBytesMax(): number {

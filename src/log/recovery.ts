@@ -170,7 +170,7 @@ class Walk {
       await this.#noteBadHeaderCopy(opened);
       const next = this.#opened[position + 1];
       if (next === undefined) await this.#walkLast(opened);
-      else await this.#walkInner(opened, next.header.firstFlush);
+      else await this.#walkInner(opened, next.header);
       opened.reader.rest();
     }
     await this.#noteLostFiles();
@@ -221,12 +221,16 @@ class Walk {
     await reader.close();
   }
 
-  async #walkInner(opened: Opened, numberLimit: number): Promise<void> {
+  async #walkInner(opened: Opened, next: SegmentHeader): Promise<void> {
+    const numberLimit = next.firstFlush;
     const held = await this.#walkFlushes(opened, numberLimit);
     // The next header was written after every flush below its first number was synced.
     this.#provedThrough = Math.max(this.#provedThrough, numberLimit - 1);
     if (held !== undefined) await this.#takeDamaged(opened, held);
-    if (this.#due >= numberLimit) return;
+    if (this.#due >= numberLimit) {
+      this.#noteForgotten(opened.header.order, next.order);
+      return;
+    }
     const from = opened.segment.endOffset;
     const to = await endOfContent(opened.reader, from, dataEnd(opened.segment));
     await this.#takeHole(opened, { from, to }, numberLimit);
@@ -367,6 +371,18 @@ class Walk {
       const to = Math.max(from, Math.min(from + segmentHeaderBytes, reader.sizeBytes));
       await this.#report.note({ reader, label: `${segment.order}`, from, to, reason });
     }
+  }
+
+  /**
+   * A start that found the newest segment missing went on with its numbers, and may have ended before
+   * all shards told of it: the order alone still shows the loss. A shard that has later records told.
+   */
+  #noteForgotten(order: number, nextOrder: number): void {
+    if (nextOrder <= order + 1) return;
+    this.#report.noteGone(
+      this.#place.dir,
+      `segment ${nextOrder - 1} is missing since an earlier start`,
+    );
   }
 
   /** A newer segment was there, and none of the files without a header can be it. */

@@ -115,11 +115,13 @@ export interface WriteAheadLog {
   /**
    * Queues a record for the next flush. The payload belongs to the log until `done`, which runs
    * once, in append order over all shards, after the record is on stable storage, or with an error.
+   * `written` runs once before it, in the same order, when the operating system has the record: an
+   * end of the process loses nothing from then on, an end of the machine at most this one flush.
    *
    * @throws when the record is not taken, and then `done` never runs: LOG_CLOSED, LOG_IO_FAILED
    *   (the same error as `failure`), LOG_RECORD_TOO_LARGE, LOG_PENDING_FULL.
    */
-  append(record: LogRecord, done: (error: Error | undefined) => void): void;
+  append(record: LogRecord, done: (error: Error | undefined) => void, written?: () => void): void;
   /** Largest payload of a record that is taken. */
   readonly payloadBytesMax: number;
   /** Bytes queued and not yet synced. */

@@ -76,9 +76,17 @@ export function storeSettings(settings: Settings, paths: DataPaths): StoreSettin
     databases: Object.entries(others).map(([name, each]) => databaseSpec(name, each)),
     checkpoint: { bytesMax: store.checkpointBytes, ageMsMax: store.checkpointAgeMs },
     groups: Object.entries(groups).map(([name, group]): GroupSettings => {
-      const { databases: members, quotaBytes, onFull, writeBufferBytes, workSlots } = group;
-      const writeBufferBytesMax = writeBufferBytes;
-      return { name, databases: members, quotaBytes, onFull, writeBufferBytesMax, workSlots };
+      const { databases: members, quotaBytes, onFull, fsync, workSlots } = group;
+      const writeBufferBytesMax = group.writeBufferBytes;
+      return {
+        name,
+        databases: members,
+        quotaBytes,
+        onFull,
+        fsync,
+        writeBufferBytesMax,
+        workSlots,
+      };
     }),
     pendingBytesMax: log.pendingBytesMax,
     blockCacheBytesMax: store.blockCacheBytes,

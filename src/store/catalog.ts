@@ -221,7 +221,7 @@ function parseRecord(name: string, bytes: Buffer): DatabaseRecord {
     throw storeErrors.rowCorrupt({ row: "database", reason: `${name} is not whole` });
   }
   if (layout !== "log" && layout !== "map") {
-    throw storeErrors.layoutUnknown({ database: name, layout: String(layout) });
+    throw storeErrors.layoutUnknown({ what: `database ${name}`, layout: String(layout) });
   }
   const { replicationFactor, retention, layoutOptions, topics, isDropped } = {
     ...plain,

@@ -180,7 +180,7 @@ export const storeErrors = defineErrors({
   layoutUnknown: {
     code: "STORE_LAYOUT_UNKNOWN",
     kind: "invalid",
-    message: "database {database} has layout {layout}, which this build does not know",
+    message: "{what} has layout {layout}, which this build does not know",
     help: "Use the version of Flagstone that wrote it, or a newer one.",
   },
   workCancelled: {

@@ -22,7 +22,15 @@ export type GroupSettings = {
   /** Memory of blocks that are not on disk yet; at its brim appends wait. */
   readonly writeBufferBytesMax: number;
   readonly workSlots: number;
+  /** When appends to its log databases are acknowledged. Default `always`. */
+  readonly fsync?: Fsync;
 };
+
+/**
+ * `always`: when they are on stable storage. `interval`: when the operating system has them, while
+ * they are being synced; the end of the machine can lose what was acknowledged since the last sync.
+ */
+export type Fsync = "always" | "interval";
 
 export const groupSettingsDefault: GroupSettings = {
   name: "default",
@@ -68,6 +76,7 @@ export class Group {
   readonly slots: WorkSlots;
   readonly counters: Record<keyof typeof groupCounterHelp, number>;
   readonly writeBufferBytesMax: number;
+  readonly fsync: Fsync;
   readonly #parts: GroupParts;
   #state: QuotaState = "open";
   #measuredBytes = 0;
@@ -80,6 +89,7 @@ export class Group {
     this.counters = counters;
     this.name = settings.name;
     this.onFull = settings.onFull;
+    this.fsync = settings.fsync ?? "always";
     this.quotaBytes =
       settings.quotaBytes > 0
         ? settings.quotaBytes
@@ -109,6 +119,12 @@ export class Group {
 
   get physicalBytes(): number {
     return this.#measuredBytes + this.#sinceBytes + this.logBytes;
+  }
+
+  /** Whether so much more fits into the quota and the volume for a while. */
+  hasRoomFor(sizeBytes: number): boolean {
+    if (this.#state === "full" || this.#parts.refusal() !== undefined) return false;
+    return this.physicalBytes + sizeBytes <= this.quotaBytes;
   }
 
   /** Bytes of blocks sealed since the last measurement. */

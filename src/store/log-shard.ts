@@ -63,6 +63,8 @@ import type { Item, Shard } from "./shard.ts";
 import type { RecoveryPoint } from "./shard-store.ts";
 import type { Generations } from "./slab/generations.ts";
 import type { LogSlab } from "./slab/log-slab.ts";
+import type { RepackCounts, RepackParts } from "./slab/repack.ts";
+import { gainsByRepack, repackGeneration } from "./slab/repack-generation.ts";
 import type { Ttv } from "./types.ts";
 import type { WriterTable } from "./writers.ts";
 
@@ -79,6 +81,8 @@ export type LogShardParts = {
   readonly holds: HoldTable;
   readonly generations: Generations;
   readonly interest: UseTable;
+  /** Appends are told before they are synced. */
+  readonly acksEarly: boolean;
   readonly phase: (name: string) => void;
 };
 
@@ -93,6 +97,7 @@ export class LogShard implements ShardMachine, ShardSource {
   readonly counters: Counters<typeof logShardCounterHelp> = createCounters(logShardCounterHelp);
   readonly #writers: WriterTable;
   readonly #interest: UseTable;
+  readonly #acksEarly: boolean;
   readonly #phase: (name: string) => void;
   #shard: Shard | undefined;
   #dispatchedUs = 0;
@@ -113,6 +118,7 @@ export class LogShard implements ShardMachine, ShardSource {
     this.holds = parts.holds;
     this.#writers = parts.writers;
     this.#interest = parts.interest;
+    this.#acksEarly = parts.acksEarly;
     this.#phase = parts.phase;
     this.#relearns = parts.generations.isCurrentLost;
   }
@@ -166,7 +172,10 @@ export class LogShard implements ShardMachine, ShardSource {
     const stream = request.keep ? slab.lts.place(request.topic, learned).stream : 0;
     const cooked = { request, flags: flagsOf(request), stream, learned };
     const timeUs = this.shard.cook(
-      { kind: logItemKind.append, sizeBytes, encode: (writer) => writeAppend(writer, cooked) },
+      {
+        ...{ kind: logItemKind.append, sizeBytes, isEarly: this.#acksEarly },
+        encode: (writer) => writeAppend(writer, cooked),
+      },
       (error) => {
         if (error === undefined) return done(undefined, { kind: "stored", timeUs });
         this.#refuse(request, error);
@@ -279,6 +288,16 @@ export class LogShard implements ShardMachine, ShardSource {
   async releaseHold(name: string): Promise<void> {
     const encode = (writer: ByteWriter): void => void writer.string(name);
     await this.#commit({ kind: logItemKind.releaseHold, sizeBytes: namesBytesMax(name), encode });
+  }
+
+  /** Packs a sealed generation anew; undefined when it is not there, or packed just now. */
+  repack(number: number, parts: Omit<RepackParts, "phase">): Promise<RepackCounts | undefined> {
+    const checkpoint = (): Promise<void> => this.shard.checkpoint();
+    return repackGeneration(this.generations, number, { ...parts, phase: this.#phase, checkpoint });
+  }
+
+  gainsByRepack(number: number, nowUs: number): Promise<boolean> {
+    return gainsByRepack(this.generations, number, nowUs);
   }
 
   /** Seals some of what is open, so that its memory can be freed by writing it. */
@@ -410,7 +429,7 @@ export class LogShard implements ShardMachine, ShardSource {
     const addWriters = this.#writers.capture();
     const addHolds = this.holds.capture();
     const addMatches = this.#interest.capture(this.ordinal);
-    const slabs = this.generations.capture();
+    const slabs = this.generations.capture(this.appliedUs);
     return {
       prepare: () => slabs.prepare(),
       addRows: (batch: KvBatch) => {

@@ -1,5 +1,5 @@
 // The logical hash of a shard: equal wherever the shard is equal, however its blocks are cut, its
-// stores compacted or its process restarted. Of a log shard: its generations, learned topics, TTVs in
+// stores compacted, its slabs laid out or its process restarted. Of a log shard: its generations, learned topics, TTVs in
 // order, writers and holds. Of a map shard: its entries in key order.
 //
 // It is of the state that is applied while it runs: compare shards that are at rest.
@@ -13,8 +13,8 @@ const pageEntries = 1_000;
 
 export async function hashLogShard(log: LogShard): Promise<string> {
   const hash = createHash("sha256");
-  for (const { number, layout, fromUs, toUs } of log.generations.readable) {
-    add(hash, "generation", number, layout, fromUs, toUs ?? 0);
+  for (const { number, fromUs, toUs } of log.generations.readable) {
+    add(hash, "generation", number, fromUs, toUs ?? 0);
     const slab = await log.generations.slabOf(number);
     if (slab === undefined) {
       add(hash, "unreadable");

@@ -1,11 +1,19 @@
 // Work of an operator that looks at whole slabs, one slab at a time within the work slots of its
-// group: verifying, compacting. It reports after each slab and can be cancelled between two.
+// group: verifying, compacting, packing anew. It reports after each slab and can be cancelled between two.
 
+import type { Clock } from "../base/index.ts";
 import type { OpenDatabase } from "./databases.ts";
 import { storeErrors } from "./errors.ts";
 import { LostBatch } from "./layout/lost-batch.ts";
 import type { LogShard } from "./log-shard.ts";
-import type { CompactReport, VerifyFinding, VerifyReport, WorkOptions } from "./operator-api.ts";
+import type {
+  CompactReport,
+  RepackOptions,
+  RepackReport,
+  VerifyFinding,
+  VerifyReport,
+  WorkOptions,
+} from "./operator-api.ts";
 import { walkSlab } from "./walk.ts";
 
 /** Findings of one report; the rest are counted by the reader's own counters and the log. */
@@ -36,6 +44,7 @@ export async function verifySlabs(
     for await (const { stream, batch, from } of walkSlab(slab)) {
       blocks++;
       if (batch instanceof LostBatch) {
+        if (batch.reason === "expired") continue;
         const { firstTimeUs, lastTimeUs, count } = batch.row;
         find(stream, `up to ${count} messages from ${firstTimeUs} to ${lastTimeUs} are unreadable`);
         continue;
@@ -46,6 +55,57 @@ export async function verifySlabs(
     }
   });
   return { slabs: places.length, blocks, ttvs, findings };
+}
+
+/** Packs those sealed slabs anew that gain by it. A slab that is dropped meanwhile is left alone. */
+export async function repackSlabs(
+  databases: readonly OpenDatabase[],
+  options: RepackOptions,
+  clock: Clock,
+): Promise<RepackReport> {
+  const places = placesOf(databases, options, (state) => state === "sealed");
+  const pace = createPace(options, clock);
+  const sums = { blocksBefore: 0, blocksAfter: 0, bytesBefore: 0, bytesAfter: 0, ttvsExpired: 0 };
+  let packed = 0;
+  let withoutRoom = 0;
+  await eachSlab("repack", places, options, async ({ database, log, generation }) => {
+    const nowUs = clock.wallUs();
+    if (options.all !== true && !(await log.gainsByRepack(generation, nowUs))) return;
+    const bytesBefore = await log.generations.sizeOf(generation);
+    if (!database.group.hasRoomFor(bytesBefore)) {
+      withoutRoom++;
+      return;
+    }
+    const counts = await log.repack(generation, { nowUs, pace });
+    if (counts === undefined) return;
+    packed++;
+    sums.blocksBefore += counts.blocksBefore;
+    sums.blocksAfter += counts.blocksAfter;
+    sums.ttvsExpired += counts.ttvsExpired;
+    sums.bytesBefore += bytesBefore;
+    sums.bytesAfter += await log.generations.sizeOf(generation);
+  });
+  return { slabs: places.length, packed, withoutRoom, ...sums };
+}
+
+const bytesPerSecondDefault = 32 * 1024 * 1024;
+/** Shorter pauses cost more than they spread. */
+const pauseMsMin = 20;
+
+/** Waits so that no more is read than the options allow, and ends the work when it is cancelled. */
+function createPace(
+  { bytesPerSecondMax = bytesPerSecondDefault, isCancelled }: RepackOptions,
+  clock: Clock,
+): (sizeBytes: number) => Promise<void> {
+  const beginMs = clock.elapsedMs();
+  let readBytes = 0;
+  return async (sizeBytes) => {
+    if (isCancelled?.() === true) throw storeErrors.workCancelled({ work: "repack" });
+    readBytes += sizeBytes;
+    const waitMs = beginMs + (readBytes / bytesPerSecondMax) * 1_000 - clock.elapsedMs();
+    if (waitMs < pauseMsMin) return;
+    await new Promise<void>((resolve) => clock.schedule(waitMs, resolve));
+  };
 }
 
 /** Makes sealed slabs as small as their store can: logs become tables, compressed and in order. */

@@ -7,6 +7,7 @@
 import { type Disk, isCodedError, joinPath } from "../base/index.ts";
 import type { KvOptions } from "../kv/index.ts";
 import { DurableKv, type DurableKvParts } from "./durable-kv.ts";
+import { parseFolderName } from "./slab/slab-name.ts";
 
 export type MendParts = DurableKvParts & {
   readonly disk: Disk;
@@ -52,7 +53,7 @@ export async function openMended(
 async function freePath(path: string, { disk, quarantineDir }: MendParts): Promise<string> {
   await disk.makeDir(quarantineDir);
   const levels = path.split("/");
-  const isSlab = /^g\d+$/.test(levels.at(-2) ?? "");
+  const isSlab = parseFolderName(levels.at(-2) ?? "") !== undefined;
   const name = levels.slice(-nameLevels - (isSlab ? 2 : 1)).join("-");
   for (let copy = 1; ; copy++) {
     const found = joinPath(quarantineDir, copy === 1 ? name : `${name}-${copy}`);

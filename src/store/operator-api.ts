@@ -77,6 +77,8 @@ export type GroupInfo = {
   readonly databases: readonly string[];
   readonly quotaBytes: number;
   readonly onFull: OnFull;
+  /** `interval`: the end of the machine can lose acknowledged messages, one flush of the log. */
+  readonly fsync: "always" | "interval";
   readonly state: QuotaState;
   /** Slabs, shard stores and the group's share of the log, as last measured, plus what came since. */
   readonly physicalBytes: number;
@@ -240,6 +242,27 @@ export type CompactReport = {
   readonly bytesAfter: number;
 };
 
+export type RepackOptions = WorkOptions & {
+  /** Every sealed slab, also one that would gain little. */
+  readonly all?: boolean;
+  /** Bytes of blocks read in a second, over the whole work. Default 32 MiB. */
+  readonly bytesPerSecondMax?: number;
+};
+
+export type RepackReport = {
+  /** Sealed slabs that were looked at. */
+  readonly slabs: number;
+  readonly packed: number;
+  /** Slabs that would have gained, but for which the group or volume has no room now. */
+  readonly withoutRoom: number;
+  readonly blocksBefore: number;
+  readonly blocksAfter: number;
+  /** Of the packed slabs, on the volume. */
+  readonly bytesBefore: number;
+  readonly bytesAfter: number;
+  readonly ttvsExpired: number;
+};
+
 // ---------------------------------------------------------------- the face
 
 export type DropOptions = {
@@ -288,7 +311,13 @@ export interface StoreOperator {
 
   /** Reads every block of the sealed slabs and what the current ones hold on disk. */
   verify(options?: WorkOptions): Promise<VerifyReport>;
-  /** Makes sealed slabs as small as they get. Expired TTVs go with their generation. */
+  /**
+   * Packs sealed slabs anew, each into a folder of its own: small blocks become full ones, expired
+   * TTVs go, older layouts become the newest. Readers go on meanwhile. Leaves out slabs that would
+   * gain little. What is cancelled or killed loses the slab it was at; the others stand.
+   */
+  repack(options?: RepackOptions): Promise<RepackReport>;
+  /** Rewrites the stores of sealed slabs as they are. Expired TTVs stay. */
   compact(options?: WorkOptions): Promise<CompactReport>;
   /** Of ordered TTVs, topics and writers, or of a map: equal wherever a shard is equal. */
   logicalHash(shard: ShardNumber): Promise<string>;

@@ -4,7 +4,7 @@
 // the shards concerned; over several shards there is no atomicity, and a call that failed half way
 // is repeated.
 
-import { joinPath } from "../base/index.ts";
+import { type Clock, joinPath } from "../base/index.ts";
 import { alarmsOf } from "./alarms.ts";
 import type { MapShard, ShardNumber } from "./api.ts";
 import { builtInDatabases } from "./catalog.ts";
@@ -16,7 +16,7 @@ import type { Group } from "./group.ts";
 import type { Groups } from "./groups.ts";
 import type { LogShard } from "./log-shard.ts";
 import { hashLogShard, hashMapShard } from "./logical-hash.ts";
-import { compactSlabs, verifySlabs } from "./long-work.ts";
+import { compactSlabs, repackSlabs, verifySlabs } from "./long-work.ts";
 import type {
   Alarm,
   CompactReport,
@@ -29,6 +29,8 @@ import type {
   GenerationInfo,
   GroupInfo,
   HoldInfo,
+  RepackOptions,
+  RepackReport,
   ShardInfo,
   StoreOperator,
   StreamInfo,
@@ -37,9 +39,13 @@ import type {
 } from "./operator-api.ts";
 import { defaultDatabase } from "./routes.ts";
 import { type OpenLogShard, type OpenMapShard, shardFolder } from "./shard-opener.ts";
-import { folderName } from "./slab/slab-folders.ts";
+import { folderName } from "./slab/slab-name.ts";
 
-export type OperatorParts = { readonly databases: Databases; readonly groups: Groups };
+export type OperatorParts = {
+  readonly databases: Databases;
+  readonly groups: Groups;
+  readonly clock: Clock;
+};
 
 type HoldOptions = {
   readonly database?: string;
@@ -49,10 +55,12 @@ type HoldOptions = {
 export class Operator implements StoreOperator {
   readonly #databases: Databases;
   readonly #groups: Groups;
+  readonly #clock: Clock;
 
   constructor(parts: OperatorParts) {
     this.#databases = parts.databases;
     this.#groups = parts.groups;
+    this.#clock = parts.clock;
   }
 
   // -------------------------------------------------------------- databases and groups
@@ -156,6 +164,10 @@ export class Operator implements StoreOperator {
     return verifySlabs(this.#chosen(options.database), options);
   }
 
+  async repack(options: RepackOptions = {}): Promise<RepackReport> {
+    return repackSlabs(this.#chosen(options.database), options, this.#clock);
+  }
+
   async compact(options: WorkOptions = {}): Promise<CompactReport> {
     return compactSlabs(this.#chosen(options.database), options);
   }
@@ -202,6 +214,7 @@ export class Operator implements StoreOperator {
       databases: databases.map(({ record }) => record.name),
       quotaBytes: group.quotaBytes,
       onFull: group.onFull,
+      fsync: group.fsync,
       state: group.state,
       physicalBytes: group.physicalBytes,
       logicalBytes,
@@ -262,7 +275,7 @@ function describeGeneration(
     logicalBytes: sizeBytes,
     physicalBytes: log.generations.physicalOf(number),
     streams: generation.streams.size,
-    folder: joinPath(record.name, shardFolder(log.number), folderName(number)),
+    folder: joinPath(record.name, shardFolder(log.number), folderName(generation)),
     isOpen: log.generations.isOpen(number),
     heldBy: log.holds.keeping((toUs ?? Number.MAX_SAFE_INTEGER) - 1),
   };

@@ -9,6 +9,7 @@ import { type Generation, totalOf } from "./core/generations.ts";
 import { dropWaitMs, isRotationDue } from "./core/retention.ts";
 import type { LogShard } from "./log-shard.ts";
 import type { Retention } from "./operator-api.ts";
+import { layoutName } from "./slab/layouts.ts";
 
 /** A log database as retention sees it; read anew at each look. */
 export type RetainedDatabase = {
@@ -78,7 +79,9 @@ export class RetentionKeeper {
     if (this.#isResting(log)) return;
     const nowUs = this.#parts.clock.wallUs();
     const limits = { ageMs: retention.ageMs, bytesMax: generationBytesMax };
-    if (isRotationDue(log.generations.currentRow, nowUs, limits)) {
+    const { currentRow } = log.generations;
+    // A build that lays slabs out anew begins with a generation of its own.
+    if (currentRow.layout !== layoutName || isRotationDue(currentRow, nowUs, limits)) {
       this.#parts.counters.rotationsDue++;
       this.#step(log, () => log.rotate());
       return;

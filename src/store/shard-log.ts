@@ -45,6 +45,11 @@ export interface ShardLog {
 
 export type ShardLogHandlers = {
   readonly onCommitted: (entry: ShardEntry) => void;
+  /**
+   * The entry would survive the end of the process, but not yet that of the machine. Called before
+   * `onCommitted`, in the same order, by logs that can tell.
+   */
+  readonly onWritten?: (index: number) => void;
   /** The log has failed for good: nothing that is open will be committed. Called once. */
   readonly onFailed: (error: Error) => void;
 };
@@ -194,10 +199,15 @@ export class LocalLog implements ShardLog {
   #append(proposal: Proposal): void {
     if (this.#failed) return; // its owner knows already
     const record = { ...proposal, shard: this.shard, epoch: this.#parts.epoch(), term: 1 };
-    this.#parts.log.append(record, (error) => {
-      if (error !== undefined) this.#fail(error);
-      else if (!this.#failed) this.#handlers?.onCommitted(proposal);
-    });
+    const onWritten = this.#handlers?.onWritten;
+    this.#parts.log.append(
+      record,
+      (error) => {
+        if (error !== undefined) this.#fail(error);
+        else if (!this.#failed) this.#handlers?.onCommitted(proposal);
+      },
+      onWritten === undefined ? undefined : () => onWritten(proposal.index),
+    );
   }
 
   #fail(error: Error): void {

@@ -29,6 +29,7 @@ import { MapSlab } from "./map/map-slab.ts";
 import { openMapStore } from "./map/map-store.ts";
 import type { MendParts } from "./mending.ts";
 import type { UseTable } from "./pools/filter-use.ts";
+import { rebuildLogStore, rebuildMapStore } from "./rebuild.ts";
 import { Shard } from "./shard.ts";
 import { LocalLog, LogSender } from "./shard-log.ts";
 import type { ShardStore } from "./shard-store.ts";
@@ -36,6 +37,9 @@ import { openShardStore } from "./shard-store-open.ts";
 import type { BlockReader } from "./slab/block-reader.ts";
 import { Generations } from "./slab/generations.ts";
 import type { OpenSlabs } from "./slab/open-slabs.ts";
+import { parseFolderName } from "./slab/slab-name.ts";
+import { storeNames } from "./slab/slab-pair.ts";
+import type { SlabCounters } from "./slab/slab-stores.ts";
 import { WriterTable } from "./writers.ts";
 
 export type ShardOpenerParts = {
@@ -48,6 +52,7 @@ export type ShardOpenerParts = {
   readonly logger: Logger;
   readonly reader: BlockReader;
   readonly openSlabs: OpenSlabs;
+  readonly slabCounters: SlabCounters;
   readonly phase: (name: string) => void;
   readonly endTurn: (dirty: Shard) => void;
   readonly onFailure: (error: CodedError) => void;
@@ -85,6 +90,10 @@ export class ShardOpener {
       const dir = await this.#makeDir(database.name, number);
       const store = await this.#openStore(dir, number, closer);
       const { kv, damage, copy } = await openMapStore(dir, store, this.#mendParts);
+      await rebuildMapStore(
+        { ...this.#mendParts, dir, store, log: this.#makeLog(dir, number) },
+        kv,
+      );
       const slab = new MapSlab(kv, (deltaBytes) => group.gate.addMemory(deltaBytes));
       const map = new MapShard(slab, { dir, ...this.#mendParts });
       closer.own(map);
@@ -121,6 +130,7 @@ export class ShardOpener {
     try {
       const dir = await this.#makeDir(database.name, number);
       const store = await this.#openStore(dir, number, closer);
+      await rebuildLogStore({ ...this.#mendParts, dir, store, log: this.#makeLog(dir, number) });
       const log = await this.#recoverLog(dir, store, context, closer);
       const size = remembered(
         async () => (await this.#sizeOf(dir, "store")) + (await log.generations.measure()),
@@ -138,8 +148,8 @@ export class ShardOpener {
     const dir = this.#dirOf(database, number);
     if (!(await disk.exists(dir))) return;
     for (const entry of await disk.list(dir)) {
-      if (!/^g\d+$/.test(entry.name)) continue;
-      for (const name of ["blocks", "index"]) await kv.destroy(joinPath(dir, entry.name, name));
+      if (parseFolderName(entry.name) === undefined) continue;
+      for (const name of storeNames) await kv.destroy(joinPath(dir, entry.name, name));
     }
     for (const name of ["map", "store"]) await kv.destroy(joinPath(dir, name));
     await disk.removeDir(dir);
@@ -152,7 +162,8 @@ export class ShardOpener {
     context: LogShardContext,
     closer: Closer,
   ): Promise<LogShard> {
-    const { ordinal, interest } = context;
+    const { ordinal, interest, group } = context;
+    const acksEarly = group.fsync === "interval";
     await interest.load(ordinal, store);
     const writers = new WriterTable();
     await writers.load(store);
@@ -162,9 +173,10 @@ export class ShardOpener {
     closer.own(generations);
     const log: LogShard = new LogShard({
       ...{ ordinal, writers, holds, generations, interest, phase: this.#parts.phase },
+      acksEarly,
       evidence: new EvidenceTable(store),
     });
-    const shard = this.#makeShard(dir, store, log);
+    const shard = this.#makeShard(dir, store, log, acksEarly);
     log.attach(shard);
     await shard.recover();
     await log.begin();
@@ -178,10 +190,10 @@ export class ShardOpener {
     { group, lts, onSealed }: LogShardContext,
     log: () => LogShard,
   ): Promise<Generations> {
-    const { log: wal, logger, reader, openSlabs, phase } = this.#parts;
+    const { log: wal, logger, reader, openSlabs, slabCounters, phase } = this.#parts;
     return Generations.open(
       {
-        ...{ dir, openSlabs, reader, lts, logger, phase, kv: this.#mendParts },
+        ...{ dir, openSlabs, slabCounters, reader, lts, logger, phase, kv: this.#mendParts },
         logged: (visit) => visitLogged(wal, store.shard, logger, visit),
         // A failure is logged by the shard; the next checkpoint will do as well.
         onSetAside: () =>
@@ -227,15 +239,18 @@ export class ShardOpener {
     return this.#parts.kv.sizeBytes(joinPath(dir, name));
   }
 
-  #makeShard(dir: string, store: ShardStore, machine: ShardMachine): Shard {
-    const { log, clock, logger, endTurn, phase, onFailure } = this.#parts;
-    const number = store.shard;
+  #makeLog(dir: string, number: ShardNumber, epoch = (): number => 0): LocalLog {
+    const { log, logger } = this.#parts;
     const backlogs = new Backlogs({ dir, ...this.#mendParts });
-    const shardLog = new LocalLog(number, {
-      ...{ log, logger, backlogs, sender: this.#sender, epoch: () => shard.epoch },
-    });
+    return new LocalLog(number, { log, logger, backlogs, sender: this.#sender, epoch });
+  }
+
+  #makeShard(dir: string, store: ShardStore, machine: ShardMachine, acksEarly = false): Shard {
+    const { clock, logger, endTurn, phase, onFailure } = this.#parts;
+    const number = store.shard;
     const shard: Shard = new Shard({
-      ...{ log: shardLog, store, machine, logger, endTurn, phase, onFailure },
+      ...{ log: this.#makeLog(dir, number, () => shard.epoch), store, machine, acksEarly },
+      ...{ logger, endTurn, phase, onFailure },
       time: new CommitClock(number, clock, logger),
     });
     return shard;

@@ -94,6 +94,11 @@ export class ShardStore {
     return new ShardStore(kv, shard, checkpoint, { copy, facts });
   }
 
+  /** It has no checkpoint: there was none yet, or everything is lost. */
+  get isBlank(): boolean {
+    return this.#checkpoint.index === 0;
+  }
+
   /** Entries were lost that no copy had; a checkpoint ends what that may mislead. */
   get isMended(): boolean {
     return this.#isMended;

@@ -29,6 +29,8 @@ export type ItemDone = (error: CodedError | undefined) => void;
 
 /** What is cooked into the open entry. */
 export type Item = {
+  /** `done` runs when the operating system has the entry, before it is durable and applied. */
+  readonly isEarly?: boolean;
   readonly kind: number;
   /** At least as much as `encode` writes. */
   readonly sizeBytes: number;
@@ -44,6 +46,8 @@ export type ShardParts = {
   /** Asks for a call of `flush` at the end of this turn. */
   readonly endTurn: (shard: Shard) => void;
   readonly phase: (name: string) => void;
+  /** There are items whose `done` does not wait for the sync. */
+  readonly acksEarly?: boolean;
   /** The shard will never take an entry again. */
   readonly onFailure: (error: CodedError) => void;
 };
@@ -65,12 +69,20 @@ const itemOverheadBytes = 8 + 1 + 8;
 
 type OpenEntry = {
   readonly writer: ByteWriter;
-  readonly dones: ItemDone[];
+  readonly dones: Array<ItemDone | undefined>;
+  /** Those of `dones` that are told early. */
+  readonly early: number[];
   lastUs: number;
 };
 
 /** A proposed entry; those before `told` know of it. */
-type WaitingEntry = { readonly index: number; readonly dones: readonly ItemDone[]; told: number };
+type WaitingEntry = {
+  readonly index: number;
+  /** Undefined where it was told early. */
+  readonly dones: Array<ItemDone | undefined>;
+  readonly early: readonly number[];
+  told: number;
+};
 
 export class Shard {
   readonly number: number;
@@ -167,6 +179,7 @@ export class Shard {
     time.claim();
     log.start(nextIndex, {
       onCommitted: (entry) => this.#commit(entry),
+      ...(this.#parts.acksEarly === true && { onWritten: (index) => this.#tellEarly(index) }),
       onFailed: (error) => this.fail(storeErrors.failed({ reason: error.message }, error)),
     });
     const isTailLost = log.gaps.some((gap) => (gap.toIndex ?? nextIndex) >= nextIndex);
@@ -199,7 +212,7 @@ export class Shard {
     const timeUs = this.#parts.time.next();
     let entry = this.#open;
     if (entry === undefined) {
-      entry = { writer: new ByteWriter(512), dones: [], lastUs: timeUs };
+      entry = { writer: new ByteWriter(512), dones: [], early: [], lastUs: timeUs };
       entry.writer.u64(timeUs);
       this.#open = entry;
       this.#parts.endTurn(this);
@@ -207,6 +220,7 @@ export class Shard {
     entry.writer.u8(item.kind).varint(timeUs - entry.lastUs);
     entry.lastUs = timeUs;
     item.encode(entry.writer, timeUs);
+    if (item.isEarly === true) entry.early.push(entry.dones.length);
     entry.dones.push(done);
     this.counters.itemsCooked++;
     if (entry.writer.length >= entryBytesMax || entry.dones.length >= entryItemsMax) this.flush();
@@ -219,7 +233,8 @@ export class Shard {
     if (entry === undefined) return;
     this.#open = undefined;
     const { log } = this.#parts;
-    this.#waiting.push({ index: log.lastIndex + 1, dones: entry.dones, told: 0 });
+    const { dones, early } = entry;
+    this.#waiting.push({ index: log.lastIndex + 1, dones, early, told: 0 });
     this.counters.entriesProposed++;
     log.propose(entryKind.items, entryVersion, entry.writer.finish());
     // A log that had failed before says nothing more of what it is given.
@@ -351,13 +366,24 @@ export class Shard {
     const open = this.#open;
     this.#open = undefined;
     const entries = this.#waiting.splice(0);
-    if (open !== undefined) entries.push({ index: 0, dones: open.dones, told: 0 });
+    if (open !== undefined) entries.push({ ...open, index: 0, told: 0 });
     for (const entry of entries) while (entry.told < entry.dones.length) this.#tell(entry, error);
   }
 
   #tell(entry: WaitingEntry, error: CodedError | undefined): void {
-    const done = entry.dones[entry.told++] as ItemDone;
-    this.callSafely(() => done(error));
+    const done = entry.dones[entry.told++];
+    if (done !== undefined) this.callSafely(() => done(error));
+  }
+
+  #tellEarly(index: number): void {
+    if (this.#failure !== undefined) return;
+    const entry = this.#waiting.find((each) => each.index === index);
+    for (const at of entry?.early ?? []) {
+      const done = entry?.dones[at];
+      if (entry === undefined || done === undefined) continue;
+      entry.dones[at] = undefined;
+      this.callSafely(() => done(undefined));
+    }
   }
 
   /** After a loss: readers whose position lies before it are told when they pass it. */

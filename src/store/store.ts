@@ -41,7 +41,7 @@ import { Operator } from "./operator.ts";
 import { BlockCache } from "./pools/block-cache.ts";
 import type { FilterUse } from "./pools/filter-use.ts";
 import { InterestTable } from "./pools/interest.ts";
-import { poolCounterHelp, SubscriberState } from "./pools/subscriber.ts";
+import { type PoolState, poolCounterHelp, SubscriberState } from "./pools/subscriber.ts";
 import { type RetainedDatabase, RetentionKeeper, retentionCounterHelp } from "./retention.ts";
 import { defaultDatabase } from "./routes.ts";
 import type { StoreSettings } from "./settings.ts";
@@ -49,6 +49,7 @@ import type { Shard } from "./shard.ts";
 import { ShardOpener } from "./shard-opener.ts";
 import { BlockReader } from "./slab/block-reader.ts";
 import { OpenSlabs } from "./slab/open-slabs.ts";
+import { slabCounterHelp } from "./slab/slab-stores.ts";
 
 export type StoreComponents = {
   readonly disk: Disk;
@@ -90,6 +91,9 @@ export class LocalStore implements Store {
   });
   readonly blockCache: BlockCache;
   readonly openSlabs: OpenSlabs;
+  readonly slabCounters = createCounters(slabCounterHelp);
+  /** Counters of those who read slabs. */
+  readonly reading: Readonly<Record<"cache" | "blocks" | "slabs" | "open", object>>;
   readonly evidence: EvidenceRouter;
   readonly operator: Operator;
   readonly #settings: StoreSettings;
@@ -121,9 +125,17 @@ export class LocalStore implements Store {
     });
     const checkpoint = this.#groups.checkpointPolicy(settings.checkpoint);
     this.#checkpointer = new Checkpointer(checkpoint, clock, logger);
+    const reader = new BlockReader({ cache: this.blockCache, disk, quarantineDir, logger });
+    this.reading = {
+      cache: this.blockCache.counters,
+      blocks: reader.counters,
+      slabs: this.slabCounters,
+      open: this.openSlabs.counters,
+    };
     const opener = new ShardOpener({
+      reader,
       ...{ dir, quarantineDir, disk, kv, log, clock, logger, openSlabs: this.openSlabs },
-      reader: new BlockReader({ cache: this.blockCache, disk, quarantineDir, logger }),
+      slabCounters: this.slabCounters,
       phase: (name) => components.phase?.(name),
       endTurn: (shard) => this.#endTurn(shard),
       onFailure: (error) => this.#fail(error),
@@ -140,7 +152,7 @@ export class LocalStore implements Store {
       home: (publisher) => this.#databases.home(publisher),
       others: (publisher) => this.#databases.others(publisher),
     });
-    this.operator = new Operator({ databases: this.#databases, groups: this.#groups });
+    this.operator = new Operator({ databases: this.#databases, groups: this.#groups, clock });
   }
 
   async openMaps(): Promise<void> {
@@ -269,6 +281,7 @@ export class LocalStore implements Store {
       interest: this.#interest,
       counters: this.counters,
       logger,
+      nowMs: () => clock.elapsedMs(),
       nextTurn: () => new Promise<void>((resolve) => clock.soon(resolve)),
       later: (task: () => void) => {
         clock.schedule(readRetryMs, task);
@@ -289,6 +302,13 @@ export class LocalStore implements Store {
     return Promise.all(
       refs.map((ref) => logs.find((candidate) => candidate.number === ref.shard)?.fetch(ref)),
     );
+  }
+
+  /** How its readers stand now. */
+  pools(): PoolState {
+    const state: PoolState = { tail: 0, behind: 0, stuck: 0, lagUsMax: 0 };
+    for (const subscriber of this.#subscribers) subscriber.addTo(state);
+    return state;
   }
 
   async rotate(database?: string): Promise<void> {

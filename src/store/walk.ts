@@ -11,19 +11,25 @@ export type WalkedBatch = {
   readonly from: number;
 };
 
-/** Streams ascend, times ascend within each. REQUIRES: the slab is not dropped meanwhile. */
+/** Streams ascend, times ascend within each. REQUIRES: the slab is not dropped meanwhile;
+ * one that is packed anew stays until the walk ends. */
 export async function* walkSlab(slab: LogSlab): AsyncGenerator<WalkedBatch> {
-  for (const stream of [...slab.lts.streams].sort((a, b) => a - b)) {
-    for (let afterUs = slab.afterUs; ; ) {
-      const found = await slab.next(stream, afterUs);
-      if (found === undefined) break;
-      const batch =
-        found.kind === "memory" ? found.batch : await slab.readUncached(stream, found.row);
-      const lastUs = batch.count === 0 ? afterUs : batch.timeUs(batch.count - 1);
-      let from = 0;
-      while (from < batch.count && batch.timeUs(from) <= afterUs) from++;
-      yield { stream, batch, from };
-      afterUs = Math.max(lastUs, found.kind === "disk" ? found.row.lastTimeUs : afterUs + 1);
+  const endWalk = slab.beginWalk();
+  try {
+    for (const stream of [...slab.lts.streams].sort((a, b) => a - b)) {
+      for (let afterUs = slab.afterUs; ; ) {
+        const found = await slab.next(stream, afterUs);
+        if (found === undefined) break;
+        const batch =
+          found.kind === "memory" ? found.batch : await slab.readUncached(stream, found.row);
+        const lastUs = batch.count === 0 ? afterUs : batch.timeUs(batch.count - 1);
+        let from = 0;
+        while (from < batch.count && batch.timeUs(from) <= afterUs) from++;
+        yield { stream, batch, from };
+        afterUs = Math.max(lastUs, found.kind === "disk" ? found.row.lastTimeUs : afterUs + 1);
+      }
     }
+  } finally {
+    endWalk();
   }
 }

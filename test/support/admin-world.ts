@@ -226,6 +226,7 @@ export function paperNode() {
     mapShard: () => ({}) as never,
     groups: () => [
       {
+        fsync: "always",
         ...{ name: "default", databases: ["messages"], quotaBytes: Number.POSITIVE_INFINITY },
         ...{ onFull: "refuse", state: "open", physicalBytes: 1, logicalBytes: 1, logBytes: 1 },
         ...{ writeBufferBytes: 1, writeBufferBytesMax: 2, workSlots: 2, workSlotsUsed: 0 },
@@ -254,6 +255,10 @@ export function paperNode() {
     hold: note("store.hold", async (name: string) => hold(name)),
     releaseHold: note("store.releaseHold", async () => undefined),
     verify: async () => ({ slabs: 1, blocks: 2, ttvs: 3, findings: [] }),
+    repack: async () => ({
+      ...{ slabs: 1, packed: 1, withoutRoom: 0, blocksBefore: 9, blocksAfter: 2 },
+      ...{ bytesBefore: 2, bytesAfter: 1, ttvsExpired: 3 },
+    }),
     compact: async () => ({ slabs: 1, ttvsRemoved: 0, bytesBefore: 2, bytesAfter: 1 }),
     logicalHash: async () => "0",
   };

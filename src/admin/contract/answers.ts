@@ -178,6 +178,7 @@ export const group = v.object({
   databases: v.array(text),
   quotaBytes: whole,
   onFull: v.picklist(["refuse", "drop_oldest"]),
+  fsync: v.picklist(["always", "interval"]),
   state: v.picklist(["open", "near", "full"]),
   physicalBytes: whole,
   logicalBytes: whole,

@@ -168,6 +168,7 @@ const groupColumns: readonly Column<ItemOf<"listGroups">>[] = [
     isRight: true,
   },
   { head: "WHEN FULL", cell: (row) => row.onFull },
+  { head: "FSYNC", cell: (row) => row.fsync },
   {
     head: "WRITE BUFFER",
     cell: (row) => `${bytes(row.writeBufferBytes)} of ${bytes(row.writeBufferBytesMax)}`,

@@ -59,6 +59,7 @@ function readySources(view: Viewed, ready: ReadyParts): MetricSource[] {
     { kind: "counters", room: "broker", counters: broker.counters },
     { kind: "counters", room: "log", counters: log.counters },
     { kind: "counters", room: "store", counters: store.counters },
+    ...Object.values(store.reading).flatMap((counters) => optionalCounters("store", counters)),
     ...optionalCounters("session", (broker.sessions as { counters?: unknown }).counters),
     {
       kind: "histogram",
@@ -75,6 +76,24 @@ function readySources(view: Viewed, ready: ReadyParts): MetricSource[] {
     gauge("log_gaps", "spans of records that were lost", () => log.gaps.length),
     gauge("store_refusing", "1 while new messages are refused", () =>
       store.refusal === undefined ? 0 : 1,
+    ),
+    gauge("store_readers", "readers of shards, by pool", () => {
+      const { tail, behind } = store.pools();
+      return [
+        { labels: { pool: "realtime" }, value: tail },
+        { labels: { pool: "catch_up" }, value: behind },
+      ];
+    }),
+    gauge("store_readers_stuck", "readers without room for what waits, for a minute", () => {
+      return store.pools().stuck;
+    }),
+    gauge("store_reader_lag_seconds", "how far the last reader is behind, in commit time", () => {
+      return store.pools().lagUsMax / 1e6;
+    }),
+    gauge(
+      "store_block_sharing_ratio",
+      "part of block reads that another reader had paid for",
+      () => store.blockCache.sharingRatio,
     ),
     gauge("alarms", "alarms now, by severity", () =>
       severities.map((severity) => ({

@@ -5,7 +5,8 @@ import { ByteReader, ByteWriter } from "../../base/index.ts";
 import { checkRowVersion, readRow, rowCorrupt } from "../rows.ts";
 import type { Generation, GenerationState, StreamCount } from "./generations.ts";
 
-const rowVersion = 1;
+/** 1 had no pack. */
+const rowVersion = 2;
 const keyBytes = 4;
 const states: readonly GenerationState[] = ["current", "sealing", "sealed", "dropping"];
 
@@ -20,7 +21,8 @@ export function encodeGenerationRow(generation: Generation): Buffer {
     .string(generation.layout)
     .u64(generation.fromUs)
     .u64(generation.toUs ?? 0)
-    .u64(generation.firstUs);
+    .u64(generation.firstUs)
+    .varint(generation.pack);
   writer.varint(generation.streams.size);
   for (const [stream, count] of generation.streams) {
     writer.u32(stream).varint(count.ttvs).varint(count.sizeBytes);
@@ -48,7 +50,8 @@ export function decodeGenerationRow(key: Uint8Array, value: Uint8Array): Generat
     if (key.length !== keyBytes) throw rowCorrupt("generation", `key of ${key.length} bytes`);
     const number = new ByteReader(key).u32();
     const reader = new ByteReader(value);
-    checkRowVersion("generation", reader.u8(), rowVersion);
+    const version = reader.u8();
+    checkRowVersion("generation", version, rowVersion);
     const stateNumber = reader.u8();
     const state = states[stateNumber];
     if (state === undefined) throw rowCorrupt("generation", `state ${stateNumber}`);
@@ -56,10 +59,11 @@ export function decodeGenerationRow(key: Uint8Array, value: Uint8Array): Generat
     const fromUs = reader.u64();
     const toUs = reader.u64();
     const firstUs = reader.u64();
+    const pack = version === 1 ? 0 : reader.varint();
     const streams = readStreams(reader);
     if (reader.remaining > 0) throw rowCorrupt("generation", "bytes after its end");
     const span = { fromUs, toUs: toUs === 0 ? undefined : toUs, firstUs };
-    return { number, layout, ...span, state, streams };
+    return { number, layout, pack, ...span, state, streams };
   });
 }
 

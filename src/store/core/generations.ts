@@ -24,8 +24,10 @@ export type StreamCount = Amount & {
 
 export type Generation = {
   readonly number: number;
-  /** Name of the frozen layout of its slab: `log-v1`, `map-v1`. */
+  /** Name of the frozen layout of its slab: `log-v1`, `log-v2`. */
   readonly layout: string;
+  /** How often its slab was packed anew; part of the name of its folder. */
+  readonly pack: number;
   /** TTVs with times from `fromUs` on … */
   readonly fromUs: number;
   /** … and below `toUs`; undefined while it is current. */
@@ -90,7 +92,7 @@ export class GenerationTable {
     }
     this.#nextNumber = number + 1;
     const next: Generation = {
-      ...{ number, layout, fromUs, toUs: undefined, firstUs: 0, state: "current" },
+      ...{ number, layout, pack: 0, fromUs, toUs: undefined, firstUs: 0, state: "current" },
       streams: new Map(),
     };
     this.#generations.push(next);
@@ -124,6 +126,13 @@ export class GenerationTable {
     const generation = this.get(number);
     assert(generation.state === "dropping", `generation ${number} was not being dropped`);
     this.#generations = this.#generations.filter((each) => each !== generation);
+  }
+
+  /** Its slab lies in another folder, and in another layout maybe. REQUIRES: not current. */
+  repacked(number: number, pack: number, layout: string): void {
+    const generation = this.get(number);
+    assert(generation.state !== "current" && pack > generation.pack, "packs grow behind the end");
+    this.#replace({ ...generation, pack, layout });
   }
 
   /** Where a TTV of this time is or would be written. */

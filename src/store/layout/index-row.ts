@@ -5,6 +5,7 @@
 // that one seek finds a stream's next block after a position.
 
 import { ByteReader, ByteWriter } from "../../base/index.ts";
+import type { MissingReason } from "../core/missing.ts";
 import { checkRowVersion, readRow, rowCorrupt } from "../rows.ts";
 import { encodeBlock } from "./block.ts";
 import { summarize } from "./summary.ts";
@@ -15,10 +16,19 @@ export type BlockRow = {
   readonly firstTimeUs: number;
   readonly lastTimeUs: number;
   readonly count: number;
-  /** Size of the block's value. */
+  /** Size of the block's value, or one of `gapSizes`. */
   readonly sizeBytes: number;
   readonly summary: Uint8Array;
 };
+
+/** Sizes of rows that have no block: why the TTVs that they count are gone. */
+export const gapSizes: Readonly<Record<MissingReason, number>> = { damaged: 0, expired: 1 };
+
+/** Undefined for a row with a block. */
+export function gapOf({ sizeBytes }: BlockRow): MissingReason | undefined {
+  if (sizeBytes === gapSizes.damaged) return "damaged";
+  return sizeBytes === gapSizes.expired ? "expired" : undefined;
+}
 
 /** A sealed block ready to be written: its value, and the row that points to it. */
 export type BlockWrite = { readonly row: BlockRow; readonly value: Buffer };

@@ -1,6 +1,8 @@
-// What readers get in place of a block that cannot be read: no TTVs, only how many there were.
+// What readers get in place of a block that cannot be read, or that has expired: no TTVs, only how many
+// there were.
 
 import { assert } from "../../base/index.ts";
+import type { MissingReason } from "../core/missing.ts";
 import type { BlockRow } from "./index-row.ts";
 import type { TtvBatch } from "./ttv-view.ts";
 
@@ -10,9 +12,11 @@ export class LostBatch implements TtvBatch {
   readonly publisherCount = 0;
   readonly memoryBytes = 256;
   readonly row: BlockRow;
+  readonly reason: MissingReason;
 
-  constructor(row: BlockRow) {
+  constructor(row: BlockRow, reason: MissingReason = "damaged") {
     this.row = row;
+    this.reason = reason;
   }
 
   timeUs(): number {

@@ -26,6 +26,12 @@ export class BlockCache {
     return this.#cache.sizeBytes;
   }
 
+  /** Part of what was asked for that somebody else had read, since the start; 0 to 1. */
+  get sharingRatio(): number {
+    const { blocksRead, blocksShared } = this.counters;
+    return blocksShared === 0 ? 0 : blocksShared / (blocksRead + blocksShared);
+  }
+
   /** The cached batch, or a read of it. `key` is unique for the bytes read, for ever. */
   get(key: string, read: () => Promise<CachedBatch>): CachedBatch | Promise<CachedBatch> {
     const cached = this.#cache.get(key);

@@ -3,12 +3,15 @@
 // in a shard is therefore one number.
 //
 // Heads are opened lazily: a stream costs an index look-up before its first block is read, and a
-// block whose summary cannot match is never read. Generations follow each other.
+// block whose summary cannot match is never read. A cursor that takes many whole streams goes from
+// window to window instead, and finds the blocks of all streams at once. Generations follow each
+// other.
 
 import type { DeliverableTtv, MissedReport } from "../api.ts";
 import type { PlannedStream } from "../core/lts.ts";
 import type { MissingWant } from "../core/missing.ts";
 import type { Structure } from "../core/structure.ts";
+import { isDamage } from "../damage-codes.ts";
 import { toDeliverable } from "../deliverable.ts";
 import { LostBatch } from "../layout/lost-batch.ts";
 import { mayMatch } from "../layout/summary.ts";
@@ -20,7 +23,7 @@ import {
   ttvAt,
 } from "../layout/ttv-view.ts";
 import type { FilterUse } from "./filter-use.ts";
-import type { BatchRef, ShardSource, SlabSource } from "./source.ts";
+import type { BatchRef, BatchWindow, ShardSource, SlabSource } from "./source.ts";
 
 type Wanted = { readonly use: FilterUse; readonly residual: PlannedStream["residual"] };
 
@@ -37,7 +40,12 @@ type Head = {
   topicCount: number;
   /** No TTV of this head is earlier. */
   nextUs: number;
+  /** What is left of the head in this window, where the cursor goes by windows. */
+  queue: BatchRef[];
 };
+
+/** Whole streams from which on a cursor goes by windows. */
+const wideStreamsMin = 32;
 
 export type CursorItem = { readonly ttv: DeliverableTtv; readonly matches: readonly unknown[] };
 
@@ -47,16 +55,23 @@ export class ShardCursor {
   #positionUs: number;
   #untilUs: number;
   #slab: SlabSource | undefined;
+  /** The slab is read window by window, of which this one ends here; undefined = stream by stream. */
+  #windowUs: number | undefined;
+  #byStream = new Map<number, Head>();
   #heads: Head[] = [];
   #item: CursorItem | undefined;
   #missed: MissedReport | undefined;
+
+  readonly #counters: { blocksSkipped: number };
 
   /** Reads times above `span.afterUs` up to `span.untilUs`, which is applied. */
   constructor(
     source: ShardSource,
     uses: readonly FilterUse[],
     span: { readonly afterUs: number; readonly untilUs: number },
+    counters: { blocksSkipped: number },
   ) {
+    this.#counters = counters;
     this.#source = source;
     this.#uses = uses;
     this.#positionUs = span.afterUs;
@@ -135,10 +150,50 @@ export class ShardCursor {
       }
     }
     this.#slab = slab;
+    this.#byStream = byStream;
     this.#heads = [];
-    const waits: Array<Promise<void>> = [];
+    this.#windowUs = undefined;
     const afterUs = Math.max(this.#positionUs, slab.afterUs);
-    for (const head of byStream.values()) {
+    if (isWide(byStream)) {
+      const entering = this.#enterWindow(slab, afterUs);
+      if (entering !== "none") return entering;
+    }
+    return this.#seekAll(slab, afterUs);
+  }
+
+  /** The window that ends above `afterUs` becomes the one that is read; "none" if there are no windows. */
+  #enterWindow(slab: SlabSource, afterUs: number): Promise<void> | undefined | "none" {
+    const found = slab.windowAfter?.(afterUs);
+    if (found === undefined) return "none";
+    if (!(found instanceof Promise)) return this.#fillWindow(slab, found, afterUs);
+    return found.then(
+      (window) => this.#fillWindow(slab, window, afterUs),
+      (error: unknown) => {
+        // Rows lead to the blocks as well, and say what is lost.
+        if (!isDamage(error)) throw error;
+        this.#windowUs = undefined;
+        return this.#seekAll(slab, afterUs);
+      },
+    );
+  }
+
+  #fillWindow(slab: SlabSource, { untilUs, refs }: BatchWindow, afterUs: number): undefined {
+    this.#windowUs = untilUs;
+    // The window before is read to its end: nothing is left in any queue.
+    const touched = new Set<Head>();
+    for (const [stream, ref] of refs) {
+      const head = this.#byStream.get(stream);
+      if (head === undefined) continue;
+      head.queue.push(ref);
+      touched.add(head);
+    }
+    for (const head of touched) this.#seek(slab, head, afterUs);
+    return undefined;
+  }
+
+  #seekAll(slab: SlabSource, afterUs: number): Promise<void> | undefined {
+    const waits: Array<Promise<void>> = [];
+    for (const head of this.#byStream.values()) {
       const waiting = this.#seek(slab, head, afterUs);
       if (waiting !== undefined) waits.push(waiting);
     }
@@ -147,7 +202,8 @@ export class ShardCursor {
 
   /** Moves a head to its next batch that can match, and keeps it among the heads if there is one. */
   #seek(slab: SlabSource, head: Head, afterUs: number): Promise<void> | undefined {
-    const found = slab.next(head.stream, afterUs);
+    const found =
+      this.#windowUs === undefined ? slab.next(head.stream, afterUs) : nextOf(head, afterUs);
     if (found instanceof Promise) return found.then((ref) => this.#place(slab, head, ref, afterUs));
     return this.#place(slab, head, found, afterUs);
   }
@@ -162,6 +218,7 @@ export class ShardCursor {
     const firstUs = ref.kind === "memory" ? ref.batch.timeUs(0) : ref.row.firstTimeUs;
     if (firstUs > this.#untilUs) return undefined;
     if (ref.kind === "disk" && !blockMayMatch(head, ref)) {
+      this.#counters.blocksSkipped++;
       return this.#seek(slab, head, ref.row.lastTimeUs);
     }
     head.ref = ref;
@@ -178,7 +235,12 @@ export class ShardCursor {
     const slab = this.#slab as SlabSource;
     const head = this.#heads[0];
     if (head === undefined || head.nextUs > this.#untilUs) {
-      this.#positionUs = Math.min(slab.untilUs, this.#untilUs);
+      const windowUs = this.#windowUs ?? slab.untilUs;
+      this.#positionUs = Math.min(windowUs, this.#untilUs);
+      if (head === undefined && windowUs < Math.min(slab.untilUs, this.#untilUs)) {
+        const entering = this.#enterWindow(slab, windowUs);
+        return entering === "none" ? undefined : entering;
+      }
       this.#slab = undefined;
       this.#heads = [];
       return undefined;
@@ -246,13 +308,15 @@ export class ShardCursor {
 
   #passLost(slab: SlabSource, head: Head, batch: LostBatch): Promise<void> | undefined {
     const { firstTimeUs, lastTimeUs, count } = batch.row;
+    // One report says why: damage counts for more.
+    const isDamaged = batch.reason === "damaged" || this.#missed?.reason === "damaged";
     this.#missed = {
       shard: this.#source.number,
       fromUs: Math.min(firstTimeUs - 1, this.#missed?.fromUs ?? Number.POSITIVE_INFINITY),
       toUs: Math.max(lastTimeUs, this.#missed?.toUs ?? 0),
       count: count + (this.#missed?.count ?? 0),
       estimated: true,
-      reason: "damaged",
+      reason: isDamaged ? "damaged" : "expired",
     };
     this.#pop();
     return this.#seek(slab, head, lastTimeUs);
@@ -318,7 +382,27 @@ function createHead(planned: PlannedStream): Head {
     topicMatches: [],
     topicCount: 0,
     nextUs: 0,
+    queue: [],
   };
+}
+
+/** Many streams, and all that is in them: nothing that a summary could leave out. */
+function isWide(heads: ReadonlyMap<number, Head>): boolean {
+  if (heads.size < wideStreamsMin) return false;
+  for (const { wanted } of heads.values()) {
+    if (!wanted.some(({ residual }) => residual === "all")) return false;
+  }
+  return true;
+}
+
+/** The next batch of a head in its window. */
+function nextOf({ queue }: Head, afterUs: number): BatchRef | undefined {
+  for (let ref = queue.shift(); ref !== undefined; ref = queue.shift()) {
+    const lastUs =
+      ref.kind === "memory" ? ref.batch.timeUs(ref.batch.count - 1) : ref.row.lastTimeUs;
+    if (lastUs > afterUs) return ref;
+  }
+  return undefined;
 }
 
 function blockMayMatch(head: Head, ref: BatchRef & { kind: "disk" }): boolean {

@@ -15,6 +15,14 @@ export type BatchRef =
   | { readonly kind: "memory"; readonly batch: TtvBatch }
   | { readonly kind: "disk"; readonly row: BlockRow };
 
+/** Batches between two times that no batch spans. */
+export type BatchWindow = {
+  /** The next window begins above it. */
+  readonly untilUs: number;
+  /** Those of one stream ascend by time. */
+  readonly refs: ReadonlyArray<readonly [stream: number, ref: BatchRef]>;
+};
+
 export interface SlabSource {
   readonly generation: number;
   /** Exclusive lower and inclusive upper commit time; the current one ends at infinity. */
@@ -23,6 +31,11 @@ export interface SlabSource {
   plan(filter: TopicFilter): PlannedStream[];
   /** First batch of a stream with a TTV later than `afterUs`; undefined when there is none. */
   next(stream: number, afterUs: number): BatchRef | undefined | Promise<BatchRef | undefined>;
+  /**
+   * For who wants most streams: every batch of the first window that ends above `afterUs`. Undefined
+   * where the slab has no windows.
+   */
+  windowAfter?(afterUs: number): BatchWindow | Promise<BatchWindow> | undefined;
   read(stream: number, row: BlockRow): TtvBatch | Promise<TtvBatch>;
 }
 

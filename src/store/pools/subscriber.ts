@@ -29,6 +29,8 @@ export type PoolParts = {
   readonly logger: Logger;
   /** Resolves in a later turn of the event loop: long backlogs must not hold up the others. */
   readonly nextTurn: () => Promise<void>;
+  /** Monotonic. */
+  readonly nowMs: () => number;
   /** A read failed: calls back when it makes sense to try again. */
   readonly later: (task: () => void) => void;
   readonly onClosed: (subscriber: SubscriberState) => void;
@@ -42,7 +44,23 @@ export type PoolCounters = {
   readFailures: number;
   offerFailures: number;
   missedReports: number;
+  blocksSkipped: number;
 };
+
+/** How the readers of a store stand now, one for each subscriber and shard. */
+export type PoolState = {
+  /** In the realtime pool. */
+  tail: number;
+  /** Catching up. */
+  behind: number;
+  /** Of those: had no room for a minute, for something that waits. */
+  stuck: number;
+  /** How far the last one is behind what is applied, in commit time. */
+  lagUsMax: number;
+};
+
+/** Without room for so long a reader counts as stuck. */
+const stuckMs = 60_000;
 
 export const poolCounterHelp = {
   realtimeTtvs: "TTVs taken from the realtime pool",
@@ -51,6 +69,7 @@ export const poolCounterHelp = {
   fallBehinds: "readers that left the tail because they had no room",
   readFailures: "catch-up reads that failed and were tried again",
   offerFailures: "TTVs whose subscriber failed to take them, offered again later",
+  blocksSkipped: "blocks passed over unread because their summaries rule out a match",
   missedReports: "reports to readers of what was dropped or damaged before they got it",
 };
 
@@ -59,6 +78,8 @@ type Reader = {
   positionUs: number;
   mode: "tail" | "behind";
   cursor: ShardCursor | undefined;
+  /** Since when its subscriber has no room for its next TTV. */
+  blockedMs: number | undefined;
 };
 
 /** TTVs of one shard before the next shard has its turn. */
@@ -107,6 +128,21 @@ export class SubscriberState implements Subscriber, UseOwner {
       positions.set(reader.source.number, this.#positionOf(reader));
     }
     return positions;
+  }
+
+  /** Adds its readers to what is counted. */
+  addTo(state: PoolState): void {
+    const nowMs = this.#parts.nowMs();
+    for (const reader of this.#readers) {
+      if (reader.mode === "tail" || this.#isAtTail(reader)) {
+        state.tail++;
+        continue;
+      }
+      state.behind++;
+      const lagUs = reader.source.appliedUs - reader.positionUs;
+      state.lagUsMax = Math.max(state.lagUsMax, lagUs);
+      if (nowMs - (reader.blockedMs ?? nowMs) >= stuckMs) state.stuck++;
+    }
   }
 
   /** A shard that has just been made: read from its beginning. */
@@ -258,8 +294,12 @@ export class SubscriberState implements Subscriber, UseOwner {
         this.#port.moved(reader.source.number, reader.positionUs);
         continue;
       }
-      if (!this.#offerSafely(item.ttv, item.matches)) return "blocked";
+      if (!this.#offerSafely(item.ttv, item.matches)) {
+        reader.blockedMs ??= this.#parts.nowMs();
+        return "blocked";
+      }
       cursor.consume();
+      reader.blockedMs = undefined;
       reader.positionUs = item.ttv.timeUs;
       this.#parts.counters.catchUpTtvs++;
       taken++;
@@ -287,7 +327,7 @@ export class SubscriberState implements Subscriber, UseOwner {
       }
       const untilUs = Math.min(source.appliedUs, missed?.fromUs ?? Number.POSITIVE_INFINITY);
       const span = { afterUs: this.#wantedAfter(reader), untilUs };
-      return new ShardCursor(source, [...this.#uses.values()], span);
+      return new ShardCursor(source, [...this.#uses.values()], span, this.#parts.counters);
     }
   }
 
@@ -341,7 +381,13 @@ export class SubscriberState implements Subscriber, UseOwner {
   }
 
   #addReader(source: ShardSource, positionUs: number): void {
-    const reader: Reader = { source, positionUs, mode: "behind", cursor: undefined };
+    const reader: Reader = {
+      source,
+      positionUs,
+      mode: "behind",
+      cursor: undefined,
+      blockedMs: undefined,
+    };
     this.#readers.push(reader);
     this.#byOrdinal[source.ordinal] = reader;
   }

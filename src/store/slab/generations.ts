@@ -1,5 +1,6 @@
-// The generations of a log shard as things on disk: one slab each, opened when it is needed, and
-// the table that says which commit times are where.
+// The generations of a log shard: the table that says which commit times are where, and what happens
+// to it: rotations and drops that are applied, checkpoints, slabs that were packed anew. The slabs
+// themselves are on a shelf (slab-shelf.ts).
 //
 // Invariants: only the newest generation is written; the table changes only by applied entries, or
 // where a slab cannot be read any more, and is saved by checkpoints; a folder that the saved table
@@ -8,7 +9,7 @@
 // to the quarantine.
 
 import type { Logger } from "../../base/index.ts";
-import { assert, assertPresent, joinPath } from "../../base/index.ts";
+import { assert, assertPresent } from "../../base/index.ts";
 import type { KvBatch } from "../../kv/index.ts";
 import type { TtvRef } from "../api.ts";
 import { type Generation, type GenerationTable, totalOf } from "../core/generations.ts";
@@ -16,7 +17,7 @@ import type { Lts, LtsSettings } from "../core/lts.ts";
 import { createLts, inheritLts, loadLts } from "../core/lts-start.ts";
 import type { LtsRecord } from "../core/lts-trie.ts";
 import type { MissingReason, MissingSpan } from "../core/missing.ts";
-import { storeErrors } from "../errors.ts";
+import { isDamage } from "../damage-codes.ts";
 import type { MendParts } from "../mending.ts";
 import type { ShardStore } from "../shard-store.ts";
 import type { Ttv } from "../types.ts";
@@ -32,13 +33,15 @@ import {
   readProofs,
   tableRows,
 } from "./generation-rows.ts";
+import { checkLayout, layoutName } from "./layouts.ts";
 import { LogSlab, type LogSlabSpan } from "./log-slab.ts";
 import type { OpenSlabs } from "./open-slabs.ts";
-import { isDamage } from "./slab-damage.ts";
-import { folderName, SlabFolders } from "./slab-folders.ts";
+import { Packs } from "./packs.ts";
+import type { SlabName } from "./slab-name.ts";
 import type { SlabExpected, SlabProofs, VisitLogged } from "./slab-parts.ts";
+import { SlabShelf } from "./slab-shelf.ts";
 import { SlabSizes } from "./slab-sizes.ts";
-import type { SlabStores } from "./slab-stores.ts";
+import type { SlabCounters, SlabStores } from "./slab-stores.ts";
 
 export type GenerationsParts = {
   /** Folder of the shard: one folder per generation in it. */
@@ -46,6 +49,7 @@ export type GenerationsParts = {
   readonly kv: MendParts;
   readonly reader: BlockReader;
   readonly openSlabs: OpenSlabs;
+  readonly slabCounters?: SlabCounters;
   /** How topics are learned: for generations that begin, and in the current one. */
   readonly lts: () => LtsSettings;
   readonly logger: Logger;
@@ -61,27 +65,24 @@ export type GenerationsParts = {
   readonly logged: (visit: VisitLogged) => Promise<void>;
 };
 
-export const layoutName = "log-v1";
 /** First commit time there can be: position 0 is before everything. */
 const firstUs = 1;
 
 export class Generations {
   readonly #parts: GenerationsParts;
-  readonly #folders: SlabFolders;
+  readonly #shelf: SlabShelf;
   readonly #table: GenerationTable;
   readonly #dropped: DroppedSpans;
-  readonly #slabs = new Map<number, LogSlab>();
-  readonly #opening = new Map<number, Promise<LogSlab | undefined>>();
-  readonly #leaving = new Map<number, Promise<void>>();
   /** Slabs with something that the last checkpoint does not cover. */
   readonly #dirty = new Set<LogSlab>();
   #prepared: { readonly slab: LogSlab; readonly stores: SlabStores } | undefined;
   #preparing: Promise<LogSlab> | undefined;
   #current: LogSlab | undefined;
   #cooking: LogSlab | undefined;
-  readonly #sizes = new SlabSizes((number) => this.#folders.size(number));
+  readonly #sizes = new SlabSizes((number) => this.#sizeOf(number));
+  /** Slabs that are being packed anew. */
+  readonly packs: Packs;
   #memoryBytes = 0;
-  #closed = false;
   #isCurrentLost = false;
   /** What the slabs have proved to hold, as of the last checkpoint. */
   readonly #proofs: Map<number, SlabProofs>;
@@ -96,9 +97,18 @@ export class Generations {
     this.#parts = parts;
     this.#proofs = saved.proofs;
     this.#startUs = saved.checkpointUs;
-    this.#folders = new SlabFolders(parts);
+    this.#shelf = new SlabShelf(parts);
     this.#table = table;
     this.#dropped = new DroppedSpans(saved.dropped);
+    this.packs = new Packs({
+      ...{ table, shelf: this.#shelf, create: (name) => this.#create(name) },
+      makeSlab: (stores, lts, span) => this.#makeSlab(stores, lts, span),
+      onSwitched: (number) => {
+        this.#unproved.delete(number);
+        this.#sizes.forget(number);
+        parts.phase("repack.switched");
+      },
+    });
   }
 
   /** Reads the table as of the checkpoint and cuts the slab that was current back to it. */
@@ -109,9 +119,15 @@ export class Generations {
       proofs: await readProofs(store),
       checkpointUs: store.checkpoint.timeUs,
     });
-    const known = table.readable().map((each) => each.number);
+    for (const each of table.generations) checkLayout(each);
     // A table that may have lost rows condemns nothing.
-    await generations.#folders.removeOrphans(known, store.isMended ? "set_aside" : "remove");
+    await generations.#shelf.folders.removeOrphans(
+      table.readable(),
+      store.isMended ? "set_aside" : "remove",
+    );
+    for (const { number, state } of table.generations) {
+      if (state === "sealed" && !generations.#proofs.has(number)) generations.#unproved.add(number);
+    }
     await generations.#openCurrent();
     return generations;
   }
@@ -156,7 +172,7 @@ export class Generations {
 
   /** Whether the slab's stores are open now. */
   isOpen(number: number): boolean {
-    return this.#slabs.get(number)?.isResting === false;
+    return this.#shelf.isOpen(number);
   }
 
   /** Those that readers may read, oldest first. */
@@ -195,9 +211,9 @@ export class Generations {
     if (this.#prepared?.slab.generation === number) return this.#prepared.slab;
     await this.#prepared?.stores.close();
     this.#prepared = undefined;
-    const stores = await this.#folders.create(number, () => this.#expected(number));
+    const stores = await this.#create({ number, pack: 0 });
     const lts = inheritLts(this.#parts.lts(), this.cooking.lts);
-    const span = { generation: number, fromUs: 0, toUs: undefined, writtenUs: 0 };
+    const span = { ...freshSpan, generation: number, fromUs: 0 };
     const slab = this.#makeSlab(stores, lts, span);
     this.#prepared = { slab, stores };
     return slab;
@@ -219,8 +235,8 @@ export class Generations {
     this.current.end(timeUs);
     const led = this.#cooking === next;
     const lts = led ? next.lts : loadLts(this.#parts.lts(), records);
-    const span = { fromUs: timeUs, toUs: undefined, writtenUs: 0 };
-    const slab = this.#makeSlab(stores, lts, { ...span, generation: generation.number });
+    const span = { ...freshSpan, generation: generation.number, fromUs: timeUs };
+    const slab = this.#makeSlab(stores, lts, span);
     slab.remember(records, timeUs);
     this.#cooking = undefined;
     this.#adopt(slab);
@@ -252,31 +268,35 @@ export class Generations {
   forApply(timeUs: number): LogSlab | undefined {
     const place = this.#table.place(timeUs);
     if (place === "dropped" || place === "none") return undefined;
-    const slab = this.#slabs.get(place.number);
+    const slab = this.#shelf.get(place.number);
     assert(slab === this.#current, "only the current generation is written");
     this.#dirty.add(this.current);
     return this.current;
   }
 
-  capture(): {
+  /** Of everything applied by now, whose last time is `appliedUs`. */
+  capture(appliedUs: number): {
     prepare(): Promise<void>;
     addRows(batch: KvBatch): void;
     finish(committed: boolean): void;
   } {
     this.current.sealAll();
     this.#dirtyUnproved();
-    const proofs = new Map<number, SlabProofs>();
     const slabs = [...this.#dirty];
     this.#dirty.clear();
     const changed = this.#table.takeChanged();
-    const rows = tableRows(this.#table, changed);
+    const packed = this.packs.capture();
+    const proofs = new Map(packed.proofs);
+    const rows = tableRows(this.#table, [...changed, ...packed.rows]);
     const spans = this.#dropped.capture();
     const sealing = this.#numbersIn("sealing");
     const leaving = this.#numbersIn("dropping");
     return {
       prepare: async () => {
         for (const slab of slabs) {
-          if (!this.#hasLeft(slab)) proofs.set(slab.generation, await slab.sync());
+          const { generation } = slab;
+          if (this.#shelf.get(generation) !== slab || proofs.has(generation)) continue;
+          proofs.set(generation, await slab.sync(Math.min(appliedUs, slab.untilUs)));
         }
       },
       addRows: (batch) => {
@@ -288,12 +308,14 @@ export class Generations {
       finish: (committed) => {
         if (committed) {
           for (const [number, proof] of proofs) this.#proofs.set(number, proof);
+          packed.finish(true);
           this.#finishCheckpoint(sealing, leaving);
           return;
         }
         for (const slab of slabs) this.#dirty.add(slab);
         this.#table.giveBackChanged(changed.map((each) => each.number));
         spans.giveBack();
+        packed.finish(false);
       },
     };
   }
@@ -306,45 +328,52 @@ export class Generations {
       .readable()
       .find((each) => each.toUs === undefined || each.toUs - 1 > positionUs);
     if (generation === undefined) return undefined;
-    return this.#slabs.get(generation.number) ?? this.#openSealed(generation);
+    return this.#shelf.get(generation.number) ?? this.#openSealed(generation);
   }
 
   /** The slab of a generation, opened when needed; undefined when it is gone or unreadable. */
   async slabOf(number: number): Promise<LogSlab | undefined> {
     const generation = this.readable.find((each) => each.number === number);
     if (generation === undefined) return undefined;
-    return this.#slabs.get(number) ?? (await this.#openSealed(generation));
+    return this.#shelf.get(number) ?? (await this.#openSealed(generation));
   }
 
   /** Bytes that its slab takes on the volume now. */
   sizeOf(number: number): Promise<number> {
-    return this.#folders.size(number);
+    return this.#sizeOf(number);
+  }
+
+  async #sizeOf(number: number): Promise<number> {
+    const { folders } = this.#shelf;
+    const pack = this.#table.generations.find((each) => each.number === number)?.pack ?? 0;
+    const packing = this.packs.nameOf(number);
+    const sizeBytes = await folders.size({ number, pack });
+    return sizeBytes + (packing === undefined ? 0 : await folders.size(packing));
   }
 
   /** The time decides: a rotation whose entry was lost leaves its TTVs to the generation before. */
   async fetch(ref: TtvRef): Promise<Ttv | undefined> {
     const generation = this.#table.place(ref.timeUs);
     if (generation === "dropped" || generation === "none") return undefined;
+    const slab = this.#shelf.get(generation.number) ?? (await this.#openSealed(generation));
     try {
-      const slab = this.#slabs.get(generation.number) ?? (await this.#openSealed(generation));
       return slab === undefined ? undefined : await fetchFrom(slab, ref);
     } catch (error) {
       // Dropped while it was read.
       if (this.#table.place(ref.timeUs) === "dropped") return undefined;
+      // Packed anew while it was read.
+      const isReplaced = !this.#shelf.isClosed && this.#shelf.get(generation.number) !== slab;
+      if (isReplaced) return this.fetch(ref);
       throw error;
     }
   }
 
   async close(): Promise<void> {
-    this.#closed = true;
     // What is being opened is opened to its end, to be closed with the rest.
-    await Promise.allSettled([this.#preparing, ...this.#opening.values()]);
-    for (const slab of this.#slabs.values()) {
-      this.#parts.openSlabs.remove(slab);
-      await slab.close();
-    }
+    await Promise.allSettled([this.#preparing]);
+    await this.#shelf.close();
     await this.#prepared?.stores.close();
-    await Promise.allSettled(this.#leaving.values());
+    await this.packs.close();
   }
 
   // -------------------------------------------------------------- opening
@@ -353,21 +382,28 @@ export class Generations {
     const checkpointUs = this.#startUs;
     const { current } = this.#table;
     if (current === undefined) {
-      await this.#begin(firstUs);
+      const last = this.#table.generations.at(-1);
+      // A table that was made anew: the log's streams are those of a slab that is sealed now.
+      this.#isCurrentLost = last !== undefined;
+      await this.#begin(last?.toUs ?? firstUs);
       return;
     }
-    const { number, fromUs } = current;
+    const { number, fromUs, layout } = current;
     let stores: SlabStores | undefined;
     try {
-      stores = await this.#folders.open(number, () => this.#expected(number));
+      stores = await this.#shelf.folders.open(
+        current,
+        () => this.#expected(number),
+        this.#parts.slabCounters,
+      );
       await stores.cutBack(checkpointUs);
       const lts = await this.#loadLts(stores);
-      const span = { generation: number, fromUs, toUs: undefined, writtenUs: checkpointUs };
-      this.#adopt(this.#makeSlab(stores, lts, span));
+      const span = { ...freshSpan, generation: number, fromUs, writtenUs: checkpointUs };
+      this.#adopt(this.#makeSlab(stores, lts, { ...span, layout }));
     } catch (error) {
       await stores?.close();
       if (!isDamage(error)) throw error;
-      this.#logDamage(number, error);
+      this.#shelf.logDamage(current, error);
       this.#isCurrentLost = true;
       const lostUntilUs = Math.max(checkpointUs, fromUs);
       await this.#begin(lostUntilUs + 1);
@@ -400,7 +436,7 @@ export class Generations {
 
   #dirtyUnproved(): void {
     for (const number of this.#unproved) {
-      const slab = this.#slabs.get(number);
+      const slab = this.#shelf.get(number);
       if (slab === undefined) continue;
       this.#unproved.delete(number);
       this.#dirty.add(slab);
@@ -410,59 +446,50 @@ export class Generations {
   /** A generation that no entry speaks of: the very first, or in place of one that was lost. */
   async #begin(fromUs: number): Promise<void> {
     const next = this.#table.nextNumber;
-    const stores = await this.#folders.create(next, () => this.#expected(next));
+    const stores = await this.#create({ number: next, pack: 0 });
     const { number } = this.#table.rotate(fromUs, layoutName);
     const lts = createLts(this.#parts.lts());
     const slab = this.#makeSlab(stores, lts, {
-      ...{ generation: number, fromUs, toUs: undefined },
+      ...{ ...freshSpan, generation: number, fromUs },
       writtenUs: fromUs - 1,
     });
     slab.remember(lts.records(), fromUs);
     this.#adopt(slab);
   }
 
+  #create(name: SlabName): Promise<SlabStores> {
+    const expected = (): SlabExpected | undefined => this.#expected(name.number);
+    return this.#shelf.folders.create(name, expected, this.#parts.slabCounters);
+  }
+
   #adopt(slab: LogSlab): void {
     this.#current = slab;
-    this.#slabs.set(slab.generation, slab);
+    this.#shelf.add(slab);
     this.#dirty.add(slab);
   }
 
+  /** Undefined when it cannot be read: it has left the table, and its span says so. */
   #openSealed(generation: Generation): Promise<LogSlab | undefined> {
-    const { number } = generation;
-    if (this.#closed) return Promise.reject(storeErrors.closed());
-    const underway = this.#opening.get(number);
-    if (underway !== undefined) return underway;
-    const opening = this.#readSealed(generation).finally(() => this.#opening.delete(number));
-    this.#opening.set(number, opening);
-    return opening;
+    const { number, fromUs, layout } = generation;
+    const toUs = assertPresent(generation.toUs, "a sealed generation has an end");
+    return this.#shelf.open(generation, () => this.#expected(number), {
+      make: async (stores) => {
+        const lts = await this.#loadLts(stores);
+        const span = { generation: number, fromUs, toUs, writtenUs: toUs, layout };
+        return this.#makeSlab(stores, lts, span);
+      },
+      onOpened: (slab) => {
+        if (slab === undefined) this.#leaveUnreadable(number);
+        else if (this.#unproved.has(number)) this.#parts.onSetAside();
+      },
+    });
   }
 
-  /** Undefined when it cannot be read: it has left the table, and its span says so. */
-  async #readSealed(generation: Generation): Promise<LogSlab | undefined> {
-    const { number, fromUs } = generation;
-    const toUs = assertPresent(generation.toUs, "a sealed generation has an end");
-    await this.#leaving.get(number);
-    let stores: SlabStores | undefined;
-    try {
-      stores = await this.#folders.open(number, () => this.#expected(number));
-      const lts = await this.#loadLts(stores);
-      const span = { generation: number, fromUs, toUs, writtenUs: toUs };
-      const slab = this.#makeSlab(stores, lts, span);
-      this.#slabs.set(number, slab);
-      this.#parts.openSlabs.used(slab);
-      if (this.#unproved.has(number)) this.#parts.onSetAside();
-      return slab;
-    } catch (error) {
-      await stores?.close();
-      if (!isDamage(error)) throw error;
-      this.#logDamage(number, error);
-      const readable = this.#table.readable().find((each) => each.number === number);
-      if (readable !== undefined) {
-        this.#leave(readable, "damaged");
-        this.#parts.onSetAside();
-      }
-      return undefined;
-    }
+  #leaveUnreadable(number: number): void {
+    const readable = this.#table.readable().find((each) => each.number === number);
+    if (readable === undefined) return;
+    this.#leave(readable, "damaged");
+    this.#parts.onSetAside();
   }
 
   async #loadLts(stores: SlabStores): Promise<Lts> {
@@ -516,6 +543,7 @@ export class Generations {
   #leave(generation: Generation, reason: MissingReason): MissingSpan {
     const untilUs = assertPresent(generation.toUs, "only sealed generations leave") - 1;
     this.#table.beginDrop(generation.number);
+    this.packs.dropped(generation.number);
     const countMax = totalOf(generation).ttvs;
     const streams =
       reason === "damaged"
@@ -531,49 +559,16 @@ export class Generations {
   #finishCheckpoint(sealing: readonly number[], leaving: readonly number[]): void {
     for (const number of sealing) {
       this.#table.finishSeal(number);
-      const slab = this.#slabs.get(number);
+      const slab = this.#shelf.get(number);
       if (slab !== undefined) this.#parts.openSlabs.used(slab);
     }
     for (const number of leaving) {
       const isDamaged = this.#dropped.reasonOf(number) === "damaged";
+      const generation = this.#table.get(number);
       this.#table.finishDrop(number);
       this.#proofs.delete(number);
-      this.#goAway(number, () =>
-        isDamaged ? this.#folders.setAside(number) : this.#folders.remove(number),
-      );
+      this.#shelf.discard(generation, isDamaged ? "set_aside" : "remove");
     }
-  }
-
-  #goAway(number: number, then: () => Promise<void>): void {
-    const slab = this.#slabs.get(number);
-    this.#slabs.delete(number);
-    const leaving = this.#closeThen(number, slab, then).finally(() => {
-      if (this.#leaving.get(number) === leaving) this.#leaving.delete(number);
-    });
-    this.#leaving.set(number, leaving);
-  }
-
-  async #closeThen(
-    number: number,
-    slab: LogSlab | undefined,
-    then: () => Promise<void>,
-  ): Promise<void> {
-    try {
-      await this.#opening.get(number);
-      const opened = slab ?? this.#slabs.get(number);
-      this.#slabs.delete(number);
-      if (opened !== undefined) this.#parts.openSlabs.remove(opened);
-      await opened?.close();
-      await then();
-    } catch (error) {
-      // The table no longer names it: the next start removes it as an orphan.
-      const reason = error instanceof Error ? error.message : String(error);
-      this.#parts.logger.warn("store.slab_close_incomplete", { slab: folderName(number), reason });
-    }
-  }
-
-  #hasLeft(slab: LogSlab): boolean {
-    return this.#slabs.get(slab.generation) !== slab;
   }
 
   #numbersIn(state: Generation["state"]): number[] {
@@ -581,13 +576,9 @@ export class Generations {
       .filter((each) => each.state === state)
       .map((each) => each.number);
   }
-
-  #logDamage(number: number, error: unknown): void {
-    const reason = error instanceof Error ? error.message : String(error);
-    const slab = joinPath(this.#parts.dir, folderName(number));
-    this.#parts.logger.error("store.slab_lost", { slab, reason });
-  }
 }
+
+const freshSpan = { toUs: undefined, writtenUs: 0, layout: layoutName };
 
 type SavedRows = {
   readonly dropped: Map<number, MissingSpan>;

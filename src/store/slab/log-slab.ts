@@ -12,19 +12,23 @@ import type { Lts, PlannedStream } from "../core/lts.ts";
 import type { LtsRecord } from "../core/lts-trie.ts";
 import type { Structure } from "../core/structure.ts";
 import { storeErrors } from "../errors.ts";
-import { type BlockRow, type BlockWrite, writeBlock } from "../layout/index-row.ts";
+import { type BlockRow, type BlockWrite, gapOf, writeBlock } from "../layout/index-row.ts";
 import { LostBatch } from "../layout/lost-batch.ts";
 import { OpenBlock } from "../layout/open-block.ts";
 import type { TtvBatch } from "../layout/ttv-view.ts";
-import type { BatchRef, SlabSource } from "../pools/source.ts";
+import { plainRow, type Window, windowsOf } from "../layout/window.ts";
+import type { BatchRef, BatchWindow, SlabSource } from "../pools/source.ts";
 import type { Ttv } from "../types.ts";
 import type { BlockReader } from "./block-reader.ts";
+import { hasWindows } from "./layouts.ts";
 import type { SlabProofs, TopicWrite } from "./slab-parts.ts";
 import type { SlabStores } from "./slab-stores.ts";
 
 /** Blocks of one batch: larger ones do not make LevelDB faster. */
 const batchBlocksMax = 32;
 const corruptRow = "STORE_ROW_CORRUPT";
+/** Rows of a slab without windows that are sorted in memory: some 200 MB. */
+const sortedRowsMax = 2_000_000;
 /** Index rows looked up at once. */
 const rowPageCount = 16;
 
@@ -59,6 +63,7 @@ export type LogSlabSpan = {
   readonly toUs: number | undefined;
   /** Everything up to here is on disk when the slab is opened. */
   readonly writtenUs: number;
+  readonly layout: string;
 };
 
 type Sealed = { readonly stream: number; readonly block: OpenBlock };
@@ -77,6 +82,14 @@ export class LogSlab implements SlabSource {
   #topics: TopicWrite[] = [];
   readonly #lastWrittenUs = new Map<number, number>();
   readonly #rowPages = new Map<number, BlockRow[]>();
+  readonly #hasWindows: boolean;
+  /** Blocks up to here are in windows on disk. */
+  #windowedUs: number;
+  /** Blocks on disk that no window lists yet; a checkpoint's worth. */
+  #unlisted: BlockRow[] = [];
+  /** Walks under way: whoever replaces the slab waits for them. */
+  #walks = 0;
+  #onIdle: (() => void) | undefined;
   #sealedCount = 0;
   #writtenCount = 0;
   #writing: Promise<void> | undefined;
@@ -89,6 +102,8 @@ export class LogSlab implements SlabSource {
     this.afterUs = span.fromUs - 1;
     this.untilUs = span.toUs === undefined ? Number.POSITIVE_INFINITY : span.toUs - 1;
     this.#openedUs = span.writtenUs;
+    this.#windowedUs = span.writtenUs;
+    this.#hasWindows = hasWindows(span.layout);
     this.lts = parts.lts;
   }
 
@@ -161,10 +176,43 @@ export class LogSlab implements SlabSource {
     if (this.#closed) throw storeErrors.closed();
   }
 
-  /** Resolves with what the stores have proved to hold. */
-  async sync(): Promise<SlabProofs> {
+  /**
+   * Resolves with what the stores have proved to hold. A window ends at `untilUs`.
+   * REQUIRES: no block has TTVs both up to `untilUs` and later.
+   */
+  async sync(untilUs: number): Promise<SlabProofs> {
     await this.flush();
+    await this.#endWindow(untilUs);
     return this.#parts.stores.sync();
+  }
+
+  async #endWindow(untilUs: number): Promise<void> {
+    if (!this.#hasWindows) return;
+    const rows = this.#unlisted.filter((row) => row.lastTimeUs <= untilUs);
+    if (rows.length > 0) {
+      const lastUs = rows.reduce((last, row) => Math.max(last, row.lastTimeUs), 0);
+      await this.#parts.stores.writeWindow({ untilUs: lastUs, rows });
+    }
+    // In one step: readers find each block in memory or on disk.
+    this.#unlisted = this.#unlisted.filter((row) => row.lastTimeUs > untilUs);
+    this.#windowedUs = Math.max(this.#windowedUs, untilUs);
+  }
+
+  /** Holds off its replacement while somebody goes through all of it; end it by calling back. */
+  beginWalk(): () => void {
+    this.#walks++;
+    return () => {
+      this.#walks--;
+      if (this.#walks === 0) this.#onIdle?.();
+    };
+  }
+
+  /** Resolves when nobody walks. */
+  async idle(): Promise<void> {
+    if (this.#walks === 0) return;
+    await new Promise<void>((resolve) => {
+      this.#onIdle = resolve;
+    });
   }
 
   get isResting(): boolean {
@@ -230,18 +278,19 @@ export class LogSlab implements SlabSource {
       const writes = sealed.map(({ stream, block }): BlockWrite => writeBlock(stream, block));
       await this.#parts.stores.write(writes, topics);
       this.#queue.splice(0, sealed.length);
-      for (const item of sealed) this.#settle(item);
+      for (const [at, item] of sealed.entries()) this.#settle(item, (writes[at] as BlockWrite).row);
       this.#writtenCount += sealed.length;
       this.#parts.phase("slab.written");
     }
   }
 
-  #settle({ stream, block }: Sealed): void {
+  #settle({ stream, block }: Sealed, row: BlockRow): void {
     const waiting = this.#unwritten.get(stream);
     assert(waiting?.[0] === block, "blocks of a stream are written in order");
     waiting.shift();
     if (waiting.length === 0) this.#unwritten.delete(stream);
-    this.#lastWrittenUs.set(stream, block.timeUs(block.count - 1));
+    this.#lastWrittenUs.set(stream, row.lastTimeUs);
+    if (this.#hasWindows) this.#unlisted.push(plainRow(row));
     this.#parts.onMemory(-block.memoryBytes);
   }
 
@@ -266,15 +315,23 @@ export class LogSlab implements SlabSource {
     return this.#nextOnDisk(stream, afterUs, writtenUs);
   }
 
+  /** All batches of the first window that ends above `afterUs`; undefined without windows. */
+  windowAfter(afterUs: number): BatchWindow | Promise<BatchWindow> | undefined {
+    if (!this.#hasWindows) return undefined;
+    return afterUs >= this.#windowedUs ? this.#lastWindow() : this.#windowOnDisk(afterUs);
+  }
+
   read(stream: number, row: BlockRow): TtvBatch | Promise<TtvBatch> {
-    if (row.sizeBytes === 0) return new LostBatch(row);
+    const gap = gapOf(row);
+    if (gap !== undefined) return new LostBatch(row, gap);
     this.#parts.onUsed();
     return this.#parts.reader.read(this.#parts.stores, this.structureOf(stream), row);
   }
 
   /** Like `read`, for one who looks at everything once: nothing is pushed out of the cache. */
   readUncached(stream: number, row: BlockRow): Promise<TtvBatch> {
-    if (row.sizeBytes === 0) return Promise.resolve(new LostBatch(row));
+    const gap = gapOf(row);
+    if (gap !== undefined) return Promise.resolve(new LostBatch(row, gap));
     this.#parts.onUsed();
     return this.#parts.reader.readUncached(this.#parts.stores, this.structureOf(stream), row);
   }
@@ -285,9 +342,59 @@ export class LogSlab implements SlabSource {
     return this.#parts.stores.rowsAfter(stream, afterUs, countMax);
   }
 
+  /** All windows, in order. REQUIRES: the slab has ended and is wholly on disk. */
+  async *windows(): AsyncGenerator<Window> {
+    this.#parts.onUsed();
+    const { stores } = this.#parts;
+    if (!this.#hasWindows) {
+      const rows: BlockRow[] = [];
+      await stores.scanRows((row) => {
+        if (rows.length >= sortedRowsMax) {
+          throw storeErrors.limitReached({ limit: "blocks of an old layout", max: sortedRowsMax });
+        }
+        rows.push(plainRow(row));
+      });
+      yield* windowsOf(rows, 1);
+      return;
+    }
+    for (let afterUs = 0; ; ) {
+      const window = await stores.windowAfter(afterUs);
+      if (window === undefined) return;
+      yield window;
+      afterUs = window.untilUs;
+    }
+  }
+
+  topics(): Promise<TopicWrite[]> {
+    return this.#parts.stores.topics();
+  }
+
   async compact(): Promise<void> {
     this.#parts.onUsed();
     await this.#parts.stores.compact();
+  }
+
+  async #windowOnDisk(afterUs: number): Promise<BatchWindow> {
+    this.#parts.onUsed();
+    const windowedUs = this.#windowedUs;
+    const found = await this.#parts.stores.windowAfter(afterUs);
+    if (found !== undefined) {
+      const refs = found.rows.map((row) => [row.stream, { kind: "disk", row }] as const);
+      return { untilUs: found.untilUs, refs };
+    }
+    // Another window may have ended while the disk was read.
+    return windowedUs === this.#windowedUs ? this.#lastWindow() : this.#windowOnDisk(afterUs);
+  }
+
+  /** What no window on disk lists. */
+  #lastWindow(): BatchWindow {
+    const refs: Array<readonly [number, BatchRef]> = [];
+    for (const row of this.#unlisted) refs.push([row.stream, { kind: "disk", row }]);
+    for (const [stream, batches] of this.#unwritten) {
+      for (const batch of batches) refs.push([stream, { kind: "memory", batch }]);
+    }
+    for (const [stream, batch] of this.#open) refs.push([stream, { kind: "memory", batch }]);
+    return { untilUs: this.untilUs, refs };
   }
 
   async #nextOnDisk(

@@ -1,13 +1,14 @@
 // The folders of a shard's slabs: created empty, opened, removed, set aside.
 //
-// A folder's name tells its generation. Its two stores go before it, so that while it is there a
-// start finds it and ends the work.
+// A folder's name tells its generation and its pack. Its two stores go before it, so that while it is
+// there a start finds it and ends the work.
 
 import { joinPath } from "../../base/index.ts";
 import type { MendParts } from "../mending.ts";
+import { folderName, parseFolderName, type SlabName } from "./slab-name.ts";
 import { openSlabPair, storeNames } from "./slab-pair.ts";
 import type { SlabExpected } from "./slab-parts.ts";
-import { SlabStores } from "./slab-stores.ts";
+import { type SlabCounters, SlabStores } from "./slab-stores.ts";
 
 export type SlabFoldersParts = {
   readonly dir: string;
@@ -15,10 +16,6 @@ export type SlabFoldersParts = {
 };
 
 type ExpectSlab = () => SlabExpected | undefined;
-
-export function folderName(generation: number): string {
-  return `g${String(generation).padStart(8, "0")}`;
-}
 
 export class SlabFolders {
   readonly #parts: SlabFoldersParts;
@@ -28,23 +25,27 @@ export class SlabFolders {
   }
 
   /** An empty slab, whatever a start or rotation that came to nothing has left there. */
-  async create(generation: number, expected?: ExpectSlab): Promise<SlabStores> {
+  async create(
+    slab: SlabName,
+    expected?: ExpectSlab,
+    counters?: SlabCounters,
+  ): Promise<SlabStores> {
     const { kv, dir } = this.#parts;
-    await this.remove(generation);
-    await kv.disk.makeDir(this.#pathOf(generation));
+    await this.remove(slab);
+    await kv.disk.makeDir(this.#pathOf(slab));
     await kv.disk.syncDir(dir);
-    return this.open(generation, expected);
+    return this.open(slab, expected, counters);
   }
 
   /** `expected` is asked at each opening; without it nothing is known to be in the slab. */
-  open(generation: number, expected?: ExpectSlab): Promise<SlabStores> {
-    const path = this.#pathOf(generation);
-    return SlabStores.open(path, () => openSlabPair(path, this.#parts.kv, expected?.()));
+  open(slab: SlabName, expected?: ExpectSlab, counters?: SlabCounters): Promise<SlabStores> {
+    const path = this.#pathOf(slab);
+    return SlabStores.open(path, () => openSlabPair(path, this.#parts.kv, expected?.()), counters);
   }
 
   /** Bytes that its stores take on the volume. */
-  async size(generation: number): Promise<number> {
-    const path = this.#pathOf(generation);
+  async size(slab: SlabName): Promise<number> {
+    const path = this.#pathOf(slab);
     let sizeBytes = 0;
     for (const name of storeNames) {
       sizeBytes += await this.#parts.kv.driver.sizeBytes(joinPath(path, name));
@@ -52,39 +53,39 @@ export class SlabFolders {
     return sizeBytes;
   }
 
-  async remove(generation: number): Promise<void> {
-    const path = this.#pathOf(generation);
+  async remove(slab: SlabName): Promise<void> {
+    const path = this.#pathOf(slab);
     for (const name of storeNames) await this.#parts.kv.driver.destroy(joinPath(path, name));
     await this.#parts.kv.disk.removeDir(path);
   }
 
   /** Moves the stores to the quarantine. REQUIRES: they are closed. */
-  async setAside(generation: number): Promise<void> {
+  async setAside(slab: SlabName): Promise<void> {
     const { dir, kv } = this.#parts;
     const { quarantineDir, disk, logger } = kv;
-    const path = this.#pathOf(generation);
+    const path = this.#pathOf(slab);
     await disk.makeDir(quarantineDir);
     for (const name of storeNames) {
-      const to = joinPath(quarantineDir, quarantineName(dir, `${folderName(generation)}-${name}`));
+      const to = joinPath(quarantineDir, quarantineName(dir, `${folderName(slab)}-${name}`));
       await kv.driver.setAside(joinPath(path, name), to);
     }
     await disk.removeDir(path);
     logger.warn("store.slab_set_aside", { slab: path, quarantineDir });
   }
 
-  async removeOrphans(known: readonly number[], how: "remove" | "set_aside"): Promise<void> {
+  async removeOrphans(known: readonly SlabName[], how: "remove" | "set_aside"): Promise<void> {
     const names = new Set(known.map(folderName));
     for (const entry of await this.#parts.kv.disk.list(this.#parts.dir)) {
-      if (!entry.isDirectory || !/^g\d+$/.test(entry.name) || names.has(entry.name)) continue;
+      const slab = entry.isDirectory ? parseFolderName(entry.name) : undefined;
+      if (slab === undefined || names.has(entry.name)) continue;
       this.#parts.kv.logger.info("store.orphan_removed", { slab: entry.name });
-      const number = Number(entry.name.slice(1));
-      if (how === "remove") await this.remove(number);
-      else await this.setAside(number);
+      if (how === "remove") await this.remove(slab);
+      else await this.setAside(slab);
     }
   }
 
-  #pathOf(generation: number): string {
-    return joinPath(this.#parts.dir, folderName(generation));
+  #pathOf(slab: SlabName): string {
+    return joinPath(this.#parts.dir, folderName(slab));
   }
 }
 

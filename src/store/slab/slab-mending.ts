@@ -20,13 +20,17 @@ import {
   decodeBlockKey,
   encodeBlockKey,
   encodeBlockRow,
+  gapOf,
   writeBlock,
 } from "../layout/index-row.ts";
 import { OpenBlock } from "../layout/open-block.ts";
 import { summarize } from "../layout/summary.ts";
+import { plainRow, windowsOf } from "../layout/window.ts";
 import type { Ttv } from "../types.ts";
-import { blockRowKey, parseBlockRow, slabPrefix, topicRow } from "./rows.ts";
+import { hasWindows } from "./layouts.ts";
+import { blockRowKey, topicRow } from "./rows.ts";
 import { readTopics, type SlabPair, type VisitLogged } from "./slab-parts.ts";
+import { replaceWindows, scanBlockRows, writeBlockRows } from "./slab-stores.ts";
 
 export type MendTask = {
   readonly generation: Generation;
@@ -54,22 +58,29 @@ type StreamRows = {
   readonly whole: Set<number>;
 };
 
-/** Rows of one batch. */
-const batchRowsMax = 500;
-
 export async function mendSlab(pair: SlabPair, task: MendTask): Promise<MendCounts> {
   const counts = { rowsRebuilt: 0, ttvsFromLog: 0, ttvsLost: 0, topicsRebuilt: false };
   const streams = new Map<number, StreamRows>();
   await readRows(pair.index, task.untilUs, streams);
   const rebuilt = await rowsFromBlocks(pair.blocks, task.untilUs, streams);
-  await writeRows(pair.index, rebuilt);
+  await writeBlockRows(pair.index, rebuilt);
   counts.rowsRebuilt = rebuilt.length;
   const lts = await mendTopics(pair.index, task, counts);
   await restoreFromLog(pair, task, { streams, lts, counts });
-  await writeRows(pair.index, lostRows(task, streams, counts));
+  await writeBlockRows(pair.index, lostRows(task, streams, counts));
+  if (hasWindows(task.generation.layout)) await mendWindows(pair.index, task.untilUs);
   await pair.blocks.sync();
   await pair.index.sync();
   return counts;
+}
+
+/** What the windows said is not to be trusted, and new rows are in none. */
+async function mendWindows(index: DurableKv, untilUs: number): Promise<void> {
+  const rows: BlockRow[] = [];
+  await scanBlockRows(index, (row) => {
+    if (row.lastTimeUs <= untilUs) rows.push(plainRow(row));
+  });
+  await replaceWindows(index, windowsOf(rows));
 }
 
 function rowsOf(streams: Map<number, StreamRows>, stream: number): StreamRows {
@@ -85,14 +96,12 @@ async function readRows(
   untilUs: number,
   streams: Map<number, StreamRows>,
 ): Promise<void> {
-  const range = { gte: Buffer.from([slabPrefix.block]), lt: Buffer.from([slabPrefix.block + 1]) };
-  await index.scan(range, (key, value) => {
-    const row = parseBlockRow(key, value);
+  await scanBlockRows(index, (row) => {
     if (row.lastTimeUs <= untilUs) rowsOf(streams, row.stream).rows.push(row);
   });
 }
 
-/** Marks the blocks that are whole; resolves with the rows that those without one should have. */
+/** Marks the blocks that are whole, and what has expired; resolves with the rows that those without one should have. */
 async function rowsFromBlocks(
   blocks: DurableKv,
   untilUs: number,
@@ -100,7 +109,11 @@ async function rowsFromBlocks(
 ): Promise<BlockRow[]> {
   const known = new Set<string>();
   for (const [stream, { rows }] of streams) {
-    for (const { lastTimeUs } of rows) known.add(`${stream}:${lastTimeUs}`);
+    for (const row of rows) {
+      known.add(`${stream}:${row.lastTimeUs}`);
+      // Nothing of it is missing: that is how it was packed.
+      if (gapOf(row) === "expired") rowsOf(streams, stream).whole.add(row.lastTimeUs);
+    }
   }
   const rebuilt: BlockRow[] = [];
   await blocks.scan({ lte: encodeBlockKey(untilUs, 0xffff_ffff) }, (key, value) => {
@@ -142,16 +155,6 @@ function rowOfBlock(key: Buffer, value: Buffer): BlockRow | undefined {
 }
 
 const rowCorrupt = "STORE_ROW_CORRUPT";
-
-async function writeRows(index: DurableKv, rows: readonly BlockRow[]): Promise<void> {
-  for (let at = 0; at < rows.length; at += batchRowsMax) {
-    await index.write((batch) => {
-      for (const row of rows.slice(at, at + batchRowsMax)) {
-        batch.put(blockRowKey(row.stream, row.lastTimeUs), encodeBlockRow(row));
-      }
-    });
-  }
-}
 
 // -------------------------------------------------------------- topics
 

@@ -28,6 +28,11 @@ export class SlabSizes {
     return sum;
   }
 
+  /** It is another folder now. */
+  forget(generation: number): void {
+    this.#sizes.delete(generation);
+  }
+
   /** As last measured. */
   of(generation: number): number {
     return this.#sizes.get(generation)?.sizeBytes ?? 0;

@@ -3,18 +3,41 @@
 // the order is always blocks first, so that an index row never points to nothing for long.
 // How they are opened, and mended when they are damaged, is in slab-pair.ts.
 
-import { kvErrors } from "../../kv/index.ts";
+import { type Counters, createCounters } from "../../base/index.ts";
+import { type KvCursor, kvErrors } from "../../kv/index.ts";
+import type { DurableKv } from "../durable-kv.ts";
 import {
   type BlockRow,
   type BlockWrite,
   encodeBlockKey,
   encodeBlockRow,
 } from "../layout/index-row.ts";
-import { blockRowKey, blockRowRange, parseBlockRow, slabPrefix, topicRow } from "./rows.ts";
+import { decodeWindowPart, type Window } from "../layout/window.ts";
+import {
+  blockRowKey,
+  blockRowRange,
+  parseBlockRow,
+  parseWindowKey,
+  slabPrefix,
+  topicRow,
+  windowRange,
+  windowRows,
+} from "./rows.ts";
 import { readTopics, type SlabPair, type SlabProofs, type TopicWrite } from "./slab-parts.ts";
+
+/** Parts of windows read at once: few windows have more than one. */
+const windowPartsAhead = 2;
+
+export const slabCounterHelp = {
+  rowSeeks: "look-ups of a stream's next blocks in the index of a slab",
+  windowSeeks: "look-ups of all blocks of a checkpoint window in the index of a slab",
+};
+
+export type SlabCounters = Counters<typeof slabCounterHelp>;
 
 export class SlabStores {
   readonly path: string;
+  readonly counters: SlabCounters;
   readonly #open: () => Promise<SlabPair>;
   #pair: SlabPair | undefined;
   #waking: Promise<SlabPair> | undefined;
@@ -24,15 +47,24 @@ export class SlabStores {
   #wantsRest = false;
   #closed = false;
 
-  private constructor(path: string, open: () => Promise<SlabPair>, pair: SlabPair) {
+  private constructor(
+    path: string,
+    open: () => Promise<SlabPair>,
+    parts: { readonly pair: SlabPair; readonly counters: SlabCounters },
+  ) {
     this.path = path;
+    this.counters = parts.counters;
     this.#open = open;
-    this.#pair = pair;
+    this.#pair = parts.pair;
   }
 
   /** `open` runs again whenever the stores are needed after a rest. */
-  static async open(path: string, open: () => Promise<SlabPair>): Promise<SlabStores> {
-    return new SlabStores(path, open, await open());
+  static async open(
+    path: string,
+    open: () => Promise<SlabPair>,
+    counters: SlabCounters = createCounters(slabCounterHelp),
+  ): Promise<SlabStores> {
+    return new SlabStores(path, open, { pair: await open(), counters });
   }
 
   get isResting(): boolean {
@@ -70,6 +102,29 @@ export class SlabStores {
     });
   }
 
+  /** Lists blocks that are written already. */
+  writeWindow(window: Window): Promise<void> {
+    return this.#use(({ index }) => writeWindows(index, [window]));
+  }
+
+  /** The first window that ends above `afterUs`; undefined when there is none. */
+  windowAfter(afterUs: number): Promise<Window | undefined> {
+    return this.#use(async ({ index }) => {
+      this.counters.windowSeeks++;
+      const cursor = await index.cursor(windowRange(afterUs));
+      try {
+        return await readWindow(cursor);
+      } finally {
+        await cursor.close();
+      }
+    });
+  }
+
+  /** Every row of a block or gap, stream by stream. */
+  scanRows(visit: (row: BlockRow) => void): Promise<void> {
+    return this.#use(({ index }) => scanBlockRows(index, visit));
+  }
+
   /** Resolves with what an opening may hold against the stores from now on. */
   sync(): Promise<SlabProofs> {
     return this.#use(async ({ blocks, index }) => ({
@@ -81,6 +136,7 @@ export class SlabStores {
   /** The first rows of a stream whose last time is above `afterUs`. */
   rowsAfter(stream: number, afterUs: number, countMax: number): Promise<BlockRow[]> {
     return this.#use(async ({ index }) => {
+      this.counters.rowSeeks++;
       const cursor = await index.cursor(blockRowRange(stream, afterUs));
       try {
         const entries = await cursor.next(countMax);
@@ -104,6 +160,16 @@ export class SlabStores {
         await cursor.close();
       }
     });
+  }
+
+  /** Rows without blocks: gaps. */
+  writeRows(rows: readonly BlockRow[]): Promise<void> {
+    return this.#use(({ index }) => writeBlockRows(index, rows));
+  }
+
+  /** Rewrites the small one of the two as tables in order. */
+  compactIndex(): Promise<void> {
+    return this.#use(({ index }) => index.compact());
   }
 
   /** Rewrites both stores as tables in order. */
@@ -176,6 +242,7 @@ async function cutPairBack({ blocks, index }: SlabPair, checkpointUs: number): P
   }
   const beyond = { gte: blockRowKey(streamMax + 1, 0), lt: Buffer.from([slabPrefix.block + 1]) };
   await index.scan(beyond, collect);
+  await index.scan(windowRange(checkpointUs), collect);
   if (rows.length > 0) {
     await index.write((batch) => {
       for (const key of rows) batch.delete(key);
@@ -189,4 +256,60 @@ async function cutPairBack({ blocks, index }: SlabPair, checkpointUs: number): P
   await blocks.write((batch) => {
     for (const key of keys) batch.delete(key);
   });
+}
+
+/** Rows of one batch. */
+const batchRowsMax = 500;
+
+export async function writeBlockRows(index: DurableKv, rows: readonly BlockRow[]): Promise<void> {
+  for (let at = 0; at < rows.length; at += batchRowsMax) {
+    await index.write((batch) => {
+      for (const row of rows.slice(at, at + batchRowsMax)) {
+        batch.put(blockRowKey(row.stream, row.lastTimeUs), encodeBlockRow(row));
+      }
+    });
+  }
+}
+
+export async function writeWindows(index: DurableKv, windows: Iterable<Window>): Promise<void> {
+  for (const window of windows) {
+    await index.write((batch) => {
+      for (const [key, value] of windowRows(window)) batch.put(key, value);
+    });
+  }
+}
+
+/** In place of all windows that are there. */
+export async function replaceWindows(index: DurableKv, windows: Iterable<Window>): Promise<void> {
+  const keys: Buffer[] = [];
+  await index.scan(windowRange(0), (key) => {
+    keys.push(key);
+  });
+  for (let at = 0; at < keys.length; at += batchRowsMax) {
+    await index.write((batch) => {
+      for (const key of keys.slice(at, at + batchRowsMax)) batch.delete(key);
+    });
+  }
+  await writeWindows(index, windows);
+}
+
+export function scanBlockRows(index: DurableKv, visit: (row: BlockRow) => void): Promise<void> {
+  const range = { gte: Buffer.from([slabPrefix.block]), lt: Buffer.from([slabPrefix.block + 1]) };
+  return index.scan(range, (key, value) => visit(parseBlockRow(key, value)));
+}
+
+/** A window is never written in part: its parts are one batch. */
+async function readWindow(cursor: KvCursor): Promise<Window | undefined> {
+  let untilUs: number | undefined;
+  const rows: BlockRow[] = [];
+  for (;;) {
+    const entries = await cursor.next(windowPartsAhead);
+    for (const [key, value] of entries) {
+      const part = parseWindowKey(key);
+      untilUs ??= part.untilUs;
+      if (part.untilUs !== untilUs) return { untilUs, rows };
+      for (const row of decodeWindowPart(untilUs, value)) rows.push(row);
+    }
+    if (entries.length === 0) return untilUs === undefined ? undefined : { untilUs, rows };
+  }
 }

@@ -148,16 +148,25 @@ describe("generation rows", () => {
 
   test("the worked example of docs/formats/generations.md is what is written", () => {
     const generation: Generation = {
-      ...{ number: 3, layout: "log-v1", fromUs: 1000, toUs: 2000, firstUs: 1001 },
+      ...{ number: 3, layout: "log-v2", pack: 1, fromUs: 1000, toUs: 2000, firstUs: 1001 },
       ...{ state: "sealed", streams: new Map([[1, counted(5, 60)]]) },
     };
     expect(encodeGenerationKey(3).toString("hex")).toBe("00000003");
     expect(encodeGenerationRow(generation).toString("hex")).toBe(
       [
-        ...["0102066c6f672d7631", "00000000000003e8", "00000000000007d0", "00000000000003e9"],
-        ...["0100000001053c", "0003612f2b"],
+        ...["0202066c6f672d7632", "00000000000003e8", "00000000000007d0", "00000000000003e9"],
+        ...["01", "0100000001053c", "0003612f2b"],
       ].join(""),
     );
+  });
+
+  test("a row of version 1 has a slab that was never packed anew", () => {
+    const bytes = ["0102066c6f672d7631", "00000000000003e8", "00000000000007d0"];
+    const rest = ["00000000000003e9", "0100000001053c", "0003612f2b"];
+    const row = Buffer.from([...bytes, ...rest].join(""), "hex");
+    const decoded = decodeGenerationRow(encodeGenerationKey(3), row);
+    expect(decoded).toMatchObject({ number: 3, layout: "log-v1", pack: 0, firstUs: 1001 });
+    expect(decoded.streams.get(1)).toEqual(counted(5, 60));
   });
 
   test("damage and newer versions are told apart", () => {

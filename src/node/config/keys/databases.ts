@@ -125,6 +125,11 @@ export const groups = named(
       reload: "restart",
       fallback: "refuse",
     }),
+    fsync: choice(["always", "interval"], {
+      doc: "When a stored message is acknowledged: once it is on the medium (always), or once the operating system has it (interval). With interval the end of the machine, not of the process, can lose one flush of the log, `log.flushBytesMax` or `log.maxItems`. Sessions, retained messages and subscriptions always wait.",
+      reload: "restart",
+      fallback: "always",
+    }),
     writeBuffer: size({
       doc: "Memory of messages not yet written to slabs, a sixteenth of the quota at most. At the limit publishes wait, then fail.",
       reload: "restart",

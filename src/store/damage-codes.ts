@@ -1,6 +1,6 @@
 // Which failures say that a slab cannot be used, and not that the machine is in trouble.
 
-import { isCodedError } from "../../base/index.ts";
+import { isCodedError } from "../base/index.ts";
 
 const damageCodes = new Set([
   "KV_CORRUPT",

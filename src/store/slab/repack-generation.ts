@@ -1,0 +1,83 @@
+// Packing one generation anew, from its begin to the checkpoint that switches to it, and whether that
+// is worth while.
+
+import { isCodedError } from "../../base/index.ts";
+import type { Generations } from "./generations.ts";
+import { layoutName } from "./layouts.ts";
+import type { OpenPack } from "./packs.ts";
+import { type RepackCounts, type RepackParts, repackGain, repackSlab } from "./repack.ts";
+
+export type RepackGenerationParts = RepackParts & {
+  /** Takes a checkpoint of the shard. */
+  readonly checkpoint: () => Promise<void>;
+};
+
+/** A slab is packed when it has so many times the blocks that it needs, … */
+const blocksFactor = 2;
+/** … and so many more, … */
+const blocksExtraMin = 16;
+/** … or when so much of it has expired. */
+const expiredShareMin = 0.25;
+
+/** False for one that is not sealed, or cannot be read. */
+export async function gainsByRepack(
+  generations: Generations,
+  number: number,
+  nowUs: number,
+): Promise<boolean> {
+  const generation = generations.list.find((each) => each.number === number);
+  if (generation?.state !== "sealed") return false;
+  if (generation.layout !== layoutName) return true;
+  const slab = await generations.slabOf(number);
+  if (slab === undefined) return false;
+  const endWalk = slab.beginWalk();
+  try {
+    const gain = await repackGain(slab, generation.streams.values(), nowUs);
+    const extraMin = Math.max(blocksExtraMin, (blocksFactor - 1) * gain.blocksIdeal);
+    return gain.blocks - gain.blocksIdeal >= extraMin || gain.expiredShare >= expiredShareMin;
+  } finally {
+    endWalk();
+  }
+}
+
+/**
+ * Resolves when a checkpoint names the new slab; undefined when the generation is gone, not sealed, or
+ * being packed already. @throws what `parts.pace`, the stores and the checkpoint throw; after a failed
+ * checkpoint the new slab waits for the next one.
+ */
+export async function repackGeneration(
+  generations: Generations,
+  number: number,
+  parts: RepackGenerationParts,
+): Promise<RepackCounts | undefined> {
+  const { packs } = generations;
+  const slab = await generations.slabOf(number);
+  if (slab === undefined) return undefined;
+  const open = await packs.begin(number);
+  if (open === undefined) return undefined;
+  const isGone = (): boolean => generations.readable.every((each) => each.number !== number);
+  const endWalk = slab.beginWalk();
+  let counts: RepackCounts;
+  try {
+    const done = await repackSlab(slab, open.stores, parts);
+    counts = done.counts;
+    if (!packs.done({ ...open, lts: slab.lts, proofs: done.proofs })) {
+      await giveUp(generations, open);
+      return undefined;
+    }
+  } catch (error) {
+    await giveUp(generations, open);
+    if (isGone() && isCodedError(error, "KV_CLOSED")) return undefined;
+    throw error;
+  } finally {
+    endWalk();
+  }
+  // One that was under way may have begun before.
+  while (packs.isWaiting(number)) await parts.checkpoint();
+  return isGone() ? undefined : counts;
+}
+
+/** A folder that stays is an orphan of the next start; why the work ended counts for more. */
+async function giveUp({ packs }: Generations, open: OpenPack): Promise<void> {
+  await packs.giveUp(open).catch(() => undefined);
+}
