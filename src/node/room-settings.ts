@@ -15,6 +15,7 @@ import {
 } from "../store/index.ts";
 import { parseTopicFilter } from "../topic/index.ts";
 import type { Settings } from "./config/keys.ts";
+import { rootThresholdsOf } from "./config/root-thresholds.ts";
 
 /** Folders of a data directory (docs/formats/data-dir.md). */
 export type DataPaths = { readonly log: string; readonly db: string; readonly quarantine: string };
@@ -95,6 +96,9 @@ export function storeSettings(settings: Settings, paths: DataPaths): StoreSettin
     lts: {
       ...lts,
       thresholds: [layoutOptions.rootThreshold, layoutOptions.threshold],
+      ...(layoutOptions.rootThresholds.length > 0 && {
+        rootThresholds: new Map(Object.entries(rootThresholdsOf(layoutOptions.rootThresholds))),
+      }),
       dollarThresholds: [layoutOptions.rootThreshold, layoutOptions.threshold],
       patterns: layoutOptions.patterns.map((pattern) => parseTopicFilter(pattern)),
       bytesMax: layoutOptions.trieBytesMax,
@@ -107,12 +111,14 @@ export function storeSettings(settings: Settings, paths: DataPaths): StoreSettin
 function databaseSpec(name: string, database: Settings["databases"][string]): DatabaseSpec {
   const { layout, shards, topics, retention, layoutOptions } = database;
   const { rootThreshold, threshold, patterns, streamsMax, trieBytesMax } = layoutOptions;
+  const rootThresholds = rootThresholdsOf(layoutOptions.rootThresholds);
   return {
     ...{ name, layout, shards, topics },
     retention: { ageMs: retention.ageMs, bytes: retention.sizeBytes },
     layoutOptions: {
       ...{ patterns, streamsMax, trieBytesMax },
       thresholds: [rootThreshold, threshold],
+      ...(Object.keys(rootThresholds).length > 0 && { rootThresholds }),
     },
   };
 }

@@ -32,6 +32,8 @@ export type DatabaseRecord = {
 export const databasesMax = 256;
 const shardsMax = 256;
 const filtersMax = 1_000;
+/** Most streams that a slab may be given: each may hold an open block. */
+const streamsLimit = 16_384;
 const dayMs = 86_400_000;
 export const retentionDefault: Retention = { ageMs: 7 * dayMs, bytes: 0 };
 const shardsDefault = 4;
@@ -192,7 +194,7 @@ function layoutFault(options: LayoutOptions): string | undefined {
     }
   }
   const { streamsMax = 3, trieBytesMax = 65_536 } = options;
-  if (!isCount(streamsMax, 3, 4_096)) return "streamsMax is 3 to 4096";
+  if (!isCount(streamsMax, 3, streamsLimit)) return `streamsMax is 3 to ${streamsLimit}`;
   return isCount(trieBytesMax, 65_536) ? undefined : "trieBytesMax is 64 KiB or more";
 }
 

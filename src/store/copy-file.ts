@@ -33,17 +33,20 @@ export function beginCopy(): ByteWriter {
   return new ByteWriter(4096).u8(version);
 }
 
+/** False when it could not be written, which is logged. */
 export async function writeCopy(
   { dir, disk, logger }: CopyPlace,
   fileName: string,
   body: ByteWriter,
-): Promise<void> {
+): Promise<boolean> {
   const path = joinPath(dir, fileName);
   body.u32(crc32(body.finish()));
   try {
     await replaceFile(disk, path, body.finish());
+    return true;
   } catch (error) {
     logger.warn("store.copy_failed", { path, reason: toError(error).message });
+    return false;
   }
 }
 

@@ -39,6 +39,7 @@ export const groupSettingsDefault: GroupSettings = {
   onFull: "refuse",
   writeBufferBytesMax: 256 * 1024 * 1024,
   workSlots: 2,
+  fsync: "always",
 };
 
 export const groupCounterHelp = {

@@ -5,6 +5,7 @@ import type { CheckpointPolicy } from "./checkpointer.ts";
 import { type LtsSettings, ltsSettingsDefault } from "./core/lts.ts";
 import { type Watermarks, watermarksDefault } from "./core/watermarks.ts";
 import { type GroupSettings, groupSettingsDefault } from "./group.ts";
+import { type MapCopySizes, mapCopySizesDefault } from "./map/map-copy.ts";
 import type { DatabaseSpec, Retention } from "./operator-api.ts";
 
 export type StoreSettings = {
@@ -36,6 +37,8 @@ export type StoreSettings = {
   /** Logical bytes at which the generation of one shard ends; 0 = an eighth of its quota. */
   readonly generationBytesMax: number;
   readonly watermarks: Watermarks;
+  /** How the second copy of a map shard's rows is cut. */
+  readonly mapCopySizes: MapCopySizes;
 };
 
 export const storeSettingsDefault: Omit<StoreSettings, "dir" | "quarantineDir"> = {
@@ -51,4 +54,5 @@ export const storeSettingsDefault: Omit<StoreSettings, "dir" | "quarantineDir"> 
   groups: [groupSettingsDefault],
   generationBytesMax: 0,
   watermarks: watermarksDefault,
+  mapCopySizes: mapCopySizesDefault,
 };

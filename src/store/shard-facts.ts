@@ -24,10 +24,10 @@ export function readFacts(place: CopyPlace): Promise<FoundFacts> {
   return readCopy(place, fileName, (reader) => ({ proof: reader.bytes(), rows: readRows(reader) }));
 }
 
-export function writeFacts(place: CopyPlace, { proof, rows }: ShardFacts): Promise<void> {
+export async function writeFacts(place: CopyPlace, { proof, rows }: ShardFacts): Promise<void> {
   const body = beginCopy().bytes(proof).varint(rows.size);
   for (const [key, value] of rows) body.bytes(Buffer.from(key, "latin1")).bytes(value);
-  return writeCopy(place, fileName, body);
+  await writeCopy(place, fileName, body);
 }
 
 /** A batch that also tells what it changes. */

@@ -24,6 +24,7 @@ import { HoldTable } from "./holds.ts";
 import { LogShard } from "./log-shard.ts";
 import { visitLogged } from "./logged-ttvs.ts";
 import type { ShardMachine } from "./machine.ts";
+import { MapCopier, type MapCopySizes } from "./map/map-copy.ts";
 import { MapShard } from "./map/map-shard.ts";
 import { MapSlab } from "./map/map-slab.ts";
 import { openMapStore } from "./map/map-store.ts";
@@ -53,6 +54,7 @@ export type ShardOpenerParts = {
   readonly reader: BlockReader;
   readonly openSlabs: OpenSlabs;
   readonly slabCounters: SlabCounters;
+  readonly mapCopySizes: MapCopySizes;
   readonly phase: (name: string) => void;
   readonly endTurn: (dirty: Shard) => void;
   readonly onFailure: (error: CodedError) => void;
@@ -94,8 +96,12 @@ export class ShardOpener {
         { ...this.#mendParts, dir, store, log: this.#makeLog(dir, number) },
         kv,
       );
-      const slab = new MapSlab(kv, (deltaBytes) => group.gate.addMemory(deltaBytes));
-      const map = new MapShard(slab, { dir, ...this.#mendParts });
+      const slab = new MapSlab(
+        kv,
+        (deltaBytes) => group.gate.addMemory(deltaBytes),
+        new MapCopier({ dir, ...this.#mendParts }, this.#parts.mapCopySizes),
+      );
+      const map = new MapShard(slab);
       closer.own(map);
       const shard = this.#makeShard(dir, store, map);
       map.attach(shard);

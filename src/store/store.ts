@@ -135,7 +135,7 @@ export class LocalStore implements Store {
     const opener = new ShardOpener({
       reader,
       ...{ dir, quarantineDir, disk, kv, log, clock, logger, openSlabs: this.openSlabs },
-      slabCounters: this.slabCounters,
+      ...{ slabCounters: this.slabCounters, mapCopySizes: settings.mapCopySizes },
       phase: (name) => components.phase?.(name),
       endTurn: (shard) => this.#endTurn(shard),
       onFailure: (error) => this.#fail(error),

@@ -6,6 +6,7 @@ import type { Fault } from "./fault.ts";
 import { quote } from "./fault.ts";
 import type { Settings } from "./keys.ts";
 import type { Effective } from "./resolve.ts";
+import { parseRootThresholds } from "./root-thresholds.ts";
 import { checkSecurity, type Report } from "./security-rules.ts";
 
 export function checkRules(
@@ -27,6 +28,11 @@ function checkPatterns(settings: Settings, report: Report): void {
     const path = `databases.${name}`;
     checkFilters(layoutOptions.patterns, `${path}.layoutOptions.patterns`, report);
     checkFilters(topics, `${path}.topics`, report);
+    for (const text of layoutOptions.rootThresholds) {
+      if (parseRootThresholds(text) !== undefined) continue;
+      const fault = `${quote(text)} is not a level and its thresholds, such as metrics=1000/10`;
+      report(`${path}.layoutOptions.rootThresholds`, fault);
+    }
     if (name === "state" && layout !== "map") report(`${path}.layout`, "state has layout map");
     if (name === "messages" && layout !== "log")
       report(`${path}.layout`, "messages has layout log");

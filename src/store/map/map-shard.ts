@@ -24,7 +24,6 @@ import type {
   MapTransaction,
   MapWrite,
 } from "../api.ts";
-import type { CopyPlace } from "../copy-file.ts";
 import { putRecord, type ReadRecord, RecentWrites } from "../core/conflicts.ts";
 import { storeErrors } from "../errors.ts";
 import type { CheckpointImage, ShardMachine } from "../machine.ts";
@@ -58,7 +57,6 @@ type Decision = {
 export class MapShard implements MapShardFace, ShardMachine {
   readonly counters: Counters<typeof mapCounterHelp> = createCounters(mapCounterHelp);
   readonly #slab: MapSlab;
-  readonly #copyPlace: CopyPlace | undefined;
   #recent = new RecentWrites(0);
   readonly #proposed = new Map<string, Version>();
   readonly #queue: Decision[] = [];
@@ -73,10 +71,8 @@ export class MapShard implements MapShardFace, ShardMachine {
   #pumping = false;
   #shard: Shard | undefined;
 
-  /** `copyPlace`: where a second copy of the rows is kept. */
-  constructor(slab: MapSlab, copyPlace?: CopyPlace) {
+  constructor(slab: MapSlab) {
     this.#slab = slab;
-    this.#copyPlace = copyPlace;
   }
 
   /** Closes the circle of shard and machine; called once, before anything else. */
@@ -342,7 +338,7 @@ export class MapShard implements MapShardFace, ShardMachine {
     return {
       prepare: async () => {
         proof = await this.#slab.sync();
-        if (this.#copyPlace !== undefined) await this.#slab.copyTo(this.#copyPlace, point);
+        await this.#slab.copy(point);
       },
       addRows: (batch) => {
         if (proof !== undefined) batch.put(mapProofKey, proof);

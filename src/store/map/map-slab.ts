@@ -7,12 +7,11 @@
 import { createLru, isCodedError, type Lru, toError } from "../../base/index.ts";
 import type { KvBatch } from "../../kv/index.ts";
 import type { MapEntry } from "../api.ts";
-import type { CopyPlace } from "../copy-file.ts";
 import type { DurableKv } from "../durable-kv.ts";
 import { storeErrors } from "../errors.ts";
 import { prefixEnd } from "../shard-store.ts";
 import { afterSubtree, childrenOf, decodeMapKey, encodeMapKey } from "./keys.ts";
-import { type MapCopyPoint, writeMapCopy } from "./map-copy.ts";
+import type { MapCopier, MapCopyPoint } from "./map-copy.ts";
 import { scanMatching } from "./match.ts";
 import { decodeMapValue, encodeMapValue, type Version } from "./value.ts";
 
@@ -31,6 +30,7 @@ type Load = { version: Promise<Version>; overtaken: boolean };
 export class MapSlab {
   readonly #kv: DurableKv;
   readonly #onMemory: (deltaBytes: number) => void;
+  readonly #copier: MapCopier | undefined;
   readonly #overlay = new Map<string, Version>();
   readonly #cache: Lru<Version> = createLru(cacheBytesMax, bytesOf);
   readonly #loads = new Map<string, Load>();
@@ -40,10 +40,15 @@ export class MapSlab {
   #failure: Error | undefined;
   #onFailure: (error: Error) => void = () => undefined;
 
-  /** `onMemory`: bytes of the overlay changed by this much. */
-  constructor(kv: DurableKv, onMemory: (deltaBytes: number) => void = () => undefined) {
+  /** `onMemory`: bytes of the overlay changed by this much. `copier`: keeps a second copy of the rows. */
+  constructor(
+    kv: DurableKv,
+    onMemory: (deltaBytes: number) => void = () => undefined,
+    copier?: MapCopier,
+  ) {
     this.#kv = kv;
     this.#onMemory = onMemory;
+    this.#copier = copier;
   }
 
   /** `listener` runs once, when only a start can mend the slab. */
@@ -55,6 +60,7 @@ export class MapSlab {
     const before = this.#overlay.get(key);
     const beforeBytes = before === undefined ? 0 : bytesOf(before, key);
     this.#overlay.set(key, version);
+    this.#copier?.changed(key);
     this.#onMemory(bytesOf(version, key) - beforeBytes);
     this.#cache.delete(key);
     const load = this.#loads.get(key);
@@ -139,8 +145,8 @@ export class MapSlab {
   }
 
   /** Copies all rows, so that a rotten store can be mended. Before the checkpoint of `point`. */
-  async copyTo(place: CopyPlace, point: MapCopyPoint): Promise<void> {
-    await writeMapCopy(place, this.#kv, point);
+  async copy(point: MapCopyPoint): Promise<void> {
+    await this.#copier?.write(this.#kv, point);
   }
 
   /** What is not written yet stays in the log. */

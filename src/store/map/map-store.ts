@@ -3,10 +3,11 @@
 import { joinPath } from "../../base/index.ts";
 import { type MendedKv, type MendParts, openMended, verifyBytesMax } from "../mending.ts";
 import { mapProofKey, type ShardStore } from "../shard-store.ts";
-import { readMapCopy, restoreMapCopy } from "./map-copy.ts";
+import { readMapCopy, readMapCopyHead, restoreMapCopy } from "./map-copy.ts";
 
 export type OpenedMapStore = MendedKv & {
-  readonly copy: Awaited<ReturnType<typeof readMapCopy>>;
+  /** How far the copy goes; its rows are brought over already where the store was damaged. */
+  readonly copy: { readonly index: number } | "missing" | "damaged";
 };
 
 /** What the log still has is replayed by the caller. */
@@ -15,11 +16,14 @@ export async function openMapStore(
   store: ShardStore,
   parts: MendParts,
 ): Promise<OpenedMapStore> {
-  const copy = await readMapCopy({ dir, ...parts });
+  const place = { dir, ...parts };
+  const head = await readMapCopyHead(place);
   const options = { proof: await store.get(mapProofKey), verifyBytesMax };
   const { kv, damage } = await openMended(joinPath(dir, "map"), options, parts);
-  if (damage === undefined || typeof copy === "string") return { kv, damage, copy };
+  if (damage === undefined || typeof head === "string") return { kv, damage, copy: head };
   try {
+    const copy = await readMapCopy(place);
+    if (typeof copy === "string") return { kv, damage, copy };
     const isExact = copy.index >= store.checkpoint.index;
     const { rowsRestored } = await restoreMapCopy(kv, copy, isExact);
     parts.logger.info("store.map_rows_restored", { path: kv.path, rowsRestored });

@@ -458,7 +458,11 @@ export class Generations {
   }
 
   #create(name: SlabName): Promise<SlabStores> {
-    const expected = (): SlabExpected | undefined => this.#expected(name.number);
+    // While the table names another folder, or none, nothing is known to be in this one.
+    const isNamed = (each: Generation): boolean =>
+      each.number === name.number && each.pack === name.pack;
+    const expected = (): SlabExpected | undefined =>
+      this.#table.generations.some(isNamed) ? this.#expected(name.number) : undefined;
     return this.#shelf.folders.create(name, expected, this.#parts.slabCounters);
   }
 

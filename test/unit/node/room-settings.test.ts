@@ -58,7 +58,8 @@ describe("the defaults of the key table are those of the rooms", () => {
 });
 
 /** Another value that the key takes, as text. */
-function otherText(field: Field): string {
+function otherText(path: string, field: Field): string {
+  if (path.endsWith("rootThresholds")) return "[a=7/5]";
   if (field.kind === "flag") return field.fallback === "true" ? "false" : "true";
   if (field.kind === "list") return "[a/+]";
   const texts = field.choices ?? ["7", "500ms", "3s", "2KiB", "128KiB", "128MiB", "5000", "0"];
@@ -82,7 +83,7 @@ test.each(
     .replace("<database>", database)
     .replace("<group>", "default")
     .replace("<device>", "a");
-  const changed = readConfig({ set: [`${key}=${otherText(field)}`] }).settings;
+  const changed = readConfig({ set: [`${key}=${otherText(path, field)}`] }).settings;
   const before = createSettings(path.startsWith("devices.") ? { devices: { a: {} } } : {});
   expect(roomsOf(changed)).not.toEqual(roomsOf(before));
 });
@@ -106,4 +107,23 @@ test("segments of a small volume are smaller, and as they were asked for when th
   expect(of(2 ** 20)).toBe(2 ** 20);
   expect(of(2 ** 31)).toBe(64 * 2 ** 20);
   expect(of(2 ** 20, "128KiB")).toBe(128 * 2 ** 10);
+});
+
+test("thresholds by first level reach messages and databases of one's own", () => {
+  const set = [
+    "databases.messages.layoutOptions.rootThresholds=[metrics=1000/10, a=b=5]",
+    "databases.other.layoutOptions.rootThresholds=[x=7]",
+  ];
+  const { lts, databases } = storeSettings(readConfig({ set }).settings, paths);
+  expect(lts.rootThresholds).toEqual(
+    new Map([
+      ["metrics", [1000, 10]],
+      ["a=b", [5]],
+    ]),
+  );
+  expect(databases[0]?.layoutOptions?.rootThresholds).toEqual({ x: [7] });
+  for (const bad of ["metrics", "=5", "a/b=5", "+=5", "a=0", "a=5/", "a=100001", "a=x"]) {
+    const wrong = [`databases.messages.layoutOptions.rootThresholds=[${bad}]`];
+    expect(() => readConfig({ set: wrong })).toThrow("is not a level and its thresholds");
+  }
 });

@@ -6,12 +6,19 @@ import { flagsOf } from "../../../src/store/deliverable.ts";
 import { type EvidenceItem, EvidenceTable, writeEvidence } from "../../../src/store/evidence.ts";
 import { encodeHold } from "../../../src/store/holds.ts";
 import { encodeBlockKey } from "../../../src/store/layout/index-row.ts";
+import { decodeWindowPart } from "../../../src/store/layout/window.ts";
 import { logItemKind, readAppend, writeAppend } from "../../../src/store/log-items.ts";
 import { encodeMapKey } from "../../../src/store/map/keys.ts";
 import { decodeMapValue, encodeMapValue } from "../../../src/store/map/value.ts";
 import { decodeCheckpoint, encodeCheckpoint } from "../../../src/store/shard-store.ts";
 import { encodeDropped } from "../../../src/store/slab/generation-rows.ts";
-import { blockRowKey, parseTopicRow, topicRow } from "../../../src/store/slab/rows.ts";
+import {
+  blockRowKey,
+  parseTopicRow,
+  parseWindowKey,
+  topicRow,
+  windowRows,
+} from "../../../src/store/slab/rows.ts";
 import { WriterTable } from "../../../src/store/writers.ts";
 import { append, appendRequest } from "../../support/store-calls.ts";
 import { StoreMachine } from "../../support/store-machine.ts";
@@ -125,6 +132,21 @@ test("docs/formats/slab.md: keys and topic rows are written as the example says"
   for (const [at, { key, value }] of rows.entries()) {
     expect(parseTopicRow(key, value)).toEqual({ record: learned[at], timeUs: newYearUs });
   }
+});
+
+test("docs/formats/slab.md: a window is written and read as the example says", () => {
+  const row = {
+    stream: 1,
+    firstTimeUs: newYearUs,
+    lastTimeUs: newYearUs,
+    count: 1,
+    sizeBytes: 100,
+  };
+  const window = { untilUs: newYearUs, rows: [{ ...row, summary: new Uint8Array(0) }] };
+  const [[key, value] = []] = windowRows(window);
+  expect(Buffer.concat([key!, value!]).toString("hex")).toBe(examples("slab.md")[1]);
+  expect(parseWindowKey(key!)).toEqual({ untilUs: newYearUs, part: 0 });
+  expect(decodeWindowPart(newYearUs, value!)).toEqual(window.rows);
 });
 
 test("docs/formats/map.md: a key and its value are written as the example says", () => {

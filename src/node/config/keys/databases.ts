@@ -26,12 +26,19 @@ const layoutOptions = group("How topics are learned.", {
     min: 1,
     max: 100_000,
   }),
+  rootThresholds: list({
+    doc: "Thresholds for topics by their first level, in place of `threshold`: `metrics=1000/10` is 1000 for the second level of `metrics/...` and 10 for all below it.",
+    reload: "restart",
+    fallback: [],
+    itemsMax: 256,
+    expected: "a list such as [metrics=1000/10, plant=50]",
+  }),
   streamsMax: count({
-    doc: "Streams of one slab; topics beyond it share one stream.",
+    doc: "Streams of one slab; topics beyond it share one stream. Each may hold an open block.",
     reload: "restart",
     fallback: "256",
     min: 3,
-    max: 4096,
+    max: 16_384,
   }),
   trieBytesMax: size({
     doc: "Memory of the learned structure of one slab.",

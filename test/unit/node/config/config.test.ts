@@ -57,7 +57,7 @@ test("no source at all gives the documented defaults", () => {
   });
   expect(settings.groups).toEqual({
     default: {
-      ...{ databases: [], quotaBytes: 0, onFull: "refuse" },
+      ...{ databases: [], quotaBytes: 0, onFull: "refuse", fsync: "always" },
       ...{ writeBufferBytes: 256 * 2 ** 20, workSlots: 2 },
     },
   });
