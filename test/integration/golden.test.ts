@@ -45,9 +45,10 @@ async function collect(
 
 const values = (from: number, to: number): string[] =>
   Array.from({ length: to - from }, (_, n) => `value ${from + n}`);
-/** Publishers keep to one shard: their order is the order of a reader. */
+const numberOf = (value: string): number => Number(value.split(" ")[1]);
+/** In order of their numbers: the client tells of QoS 2 messages when they are released. */
 const metricsOf = (got: readonly string[]): string[] =>
-  got.filter((value) => value.startsWith("value"));
+  got.filter((value) => value.startsWith("value")).sort((a, b) => numberOf(a) - numberOf(b));
 
 test.each(["data-log-v1.json.gz", "data-log-v2.json.gz"])("%s", { timeout: 60_000 }, (fixture) =>
   withTemporaryFolder(async (folder) => {
