@@ -184,7 +184,7 @@ export const operations = {
   },
   startTask: {
     ...{ method: "post", path: "/tasks", role: "operator", tag: "tasks" },
-    summary: "Begin long work: verify or compact",
+    summary: "Begin long work: verify, compact or repack",
     change: true,
   },
   steerTask: {

@@ -24,7 +24,7 @@ export type TaskOptions = { readonly database?: string; readonly shard?: ShardNu
 export type TaskVerb = "pause" | "resume" | "cancel";
 
 /** What the work is done on: the store of a ready node. */
-export type TaskStore = Pick<StoreOperator, "shards" | "verify" | "compact">;
+export type TaskStore = Pick<StoreOperator, "shards" | "verify" | "compact" | "repack">;
 
 export type TaskComponents = {
   readonly disk: Disk;

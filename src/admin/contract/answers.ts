@@ -258,7 +258,7 @@ export const hold = v.object({
 
 // ---------------------------------------------------------------- tasks
 
-export const taskKinds = ["verify", "compact"] as const;
+export const taskKinds = ["verify", "compact", "repack"] as const;
 export const taskStates = ["running", "paused", "done", "failed", "cancelled"] as const;
 
 export const task = v.object({

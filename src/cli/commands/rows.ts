@@ -116,8 +116,13 @@ export const commandRows: readonly CommandRow[] = [
   },
   {
     name: "compact",
-    summary: "write sealed slabs anew without what expired",
+    summary: "rewrite the stores of sealed slabs",
     load: async () => (await import("./tasks.ts")).compact,
+  },
+  {
+    name: "repack",
+    summary: "pack sealed slabs anew: full blocks, nothing that expired",
+    load: async () => (await import("./tasks.ts")).repack,
   },
   {
     name: "trace",

@@ -1,4 +1,4 @@
-// `flagstone tasks`, `verify` and `compact`: long work, with a bar in a terminal. Leaving the
+// `flagstone tasks`, `verify`, `compact`, `repack`: long work, with a bar in a terminal. Leaving the
 // command does not end the task.
 
 import type { AdminClient, Task } from "../../admin/client.ts";
@@ -102,9 +102,10 @@ const startCommand = (kind: Task["kind"], summary: string): Command =>
   });
 
 export const verify: Command = startCommand("verify", "read every stored block and check it");
-export const compact: Command = startCommand(
-  "compact",
-  "write sealed slabs anew without what expired",
+export const compact: Command = startCommand("compact", "rewrite the stores of sealed slabs");
+export const repack: Command = startCommand(
+  "repack",
+  "pack sealed slabs anew: full blocks, nothing that expired",
 );
 
 async function runTask(input: AskInput, kind: Task["kind"]): Promise<Shown> {

@@ -30,6 +30,10 @@ function machine(stepMs = 1000) {
       return { slabs: 1, blocks: 4, ttvs: 10, findings: [] };
     },
     compact: async () => ({ slabs: 0, ttvsRemoved: 0, bytesBefore: 0, bytesAfter: 0 }),
+    repack: async () => ({
+      ...{ slabs: 2, packed: 1, withoutRoom: 0, blocksBefore: 9, blocksAfter: 2 },
+      ...{ bytesBefore: 9, bytesAfter: 4, ttvsExpired: 3 },
+    }),
   };
   const open = async (): Promise<Tasks> => {
     await clock.complete(disk.makeDir("admin"));
@@ -55,6 +59,18 @@ test("a task goes over all shards, tells how far it is, and sums up what it foun
     report: { slabs: 3, blocks: 12, ttvs: 30, findings: [] },
   });
   expect(tasks.activeCount).toBe(0);
+});
+
+test("packing anew is a task like others", async () => {
+  const { open, store, clock, pass } = machine();
+  const tasks = await open();
+  tasks.begin(store);
+  const { id } = await clock.complete(tasks.start("repack", {}));
+  await pass(100);
+  expect(tasks.get(id)).toMatchObject({
+    ...{ kind: "repack", state: "done" },
+    report: { slabs: 6, packed: 3, blocksBefore: 27, blocksAfter: 6, ttvsExpired: 9 },
+  });
 });
 
 test("a paused task stops between two steps, and goes on with its shard when resumed", async () => {
