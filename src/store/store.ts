@@ -280,6 +280,7 @@ export class LocalStore implements Store {
       sources: this.#databases.logs,
       interest: this.#interest,
       counters: this.counters,
+      wideStreamsMin: this.#settings.wideStreamsMin,
       logger,
       nowMs: () => clock.elapsedMs(),
       nextTurn: () => new Promise<void>((resolve) => clock.soon(resolve)),

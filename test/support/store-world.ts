@@ -26,6 +26,7 @@ export const worldCountsZero = {
   acked: 0,
   repeats: 0,
   rotations: 0,
+  repacks: 0,
   checkpoints: 0,
   kills: 0,
   crashes: 0,
@@ -47,6 +48,8 @@ export const worldCountsZero = {
   interestChanges: 0,
   blocksRead: 0,
   slabsRested: 0,
+  windowSeeks: 0,
+  rowSeeks: 0,
   rotationsDue: 0,
   generationsExpired: 0,
   generationsConsumed: 0,
@@ -81,6 +84,10 @@ const phases = [
   "slab.written",
   "generation.rotated",
   "generation.sealed",
+  "repack.begun",
+  "repack.window",
+  "repack.synced",
+  "repack.switched",
 ];
 
 /** A position from which a reader goes on, maybe in a later process. */
@@ -263,7 +270,7 @@ export class StoreWorld {
   }
 
   #sumCounters(): void {
-    const { counters, blockCache, openSlabs } = this.store;
+    const { counters, blockCache, openSlabs, slabCounters } = this.store;
     for (const name of [
       ...(["realtimeTtvs", "catchUpTtvs", "handOvers", "fallBehinds"] as const),
       "missedReports" as const,
@@ -274,6 +281,8 @@ export class StoreWorld {
     }
     this.#counts.blocksRead += blockCache.counters.blocksRead;
     this.#counts.slabsRested += openSlabs.counters.slabsRested;
+    this.#counts.windowSeeks += slabCounters.windowSeeks;
+    this.#counts.rowSeeks += slabCounters.rowSeeks;
   }
 
   // -------------------------------------------------------------- operations
@@ -292,7 +301,8 @@ export class StoreWorld {
     else if (dice < 178) this.#changeFilter();
     else if (dice < 182) this.#changeInterest();
     else if (dice < 185) this.#background(this.store.rotate(), "rotations");
-    else if (dice < 189) this.#background(this.store.checkpoint(), "checkpoints");
+    else if (dice < 188) this.#background(this.store.checkpoint(), "checkpoints");
+    else if (dice < 189) this.#background(this.store.operator.repack({ all: true }), "repacks");
     else if (dice < 191) this.#drop();
     else if (dice < 193) this.#volume.inject();
     else if (dice < 194) this.#volume.fillDisk();
@@ -363,7 +373,7 @@ export class StoreWorld {
     this.#faults.push(`an append was refused with ${code}`);
   }
 
-  #background(work: Promise<void>, name: "rotations" | "checkpoints"): void {
+  #background(work: Promise<unknown>, name: "rotations" | "checkpoints" | "repacks"): void {
     work.then(
       () => {
         this.#counts[name]++;

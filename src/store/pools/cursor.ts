@@ -44,8 +44,11 @@ type Head = {
   queue: BatchRef[];
 };
 
-/** Whole streams from which on a cursor goes by windows. */
-const wideStreamsMin = 32;
+export type CursorParts = {
+  readonly counters: { blocksSkipped: number };
+  /** Whole streams from which on a cursor goes by windows. */
+  readonly wideStreamsMin: number;
+};
 
 export type CursorItem = { readonly ttv: DeliverableTtv; readonly matches: readonly unknown[] };
 
@@ -62,16 +65,16 @@ export class ShardCursor {
   #item: CursorItem | undefined;
   #missed: MissedReport | undefined;
 
-  readonly #counters: { blocksSkipped: number };
+  readonly #parts: CursorParts;
 
   /** Reads times above `span.afterUs` up to `span.untilUs`, which is applied. */
   constructor(
     source: ShardSource,
     uses: readonly FilterUse[],
     span: { readonly afterUs: number; readonly untilUs: number },
-    counters: { blocksSkipped: number },
+    parts: CursorParts,
   ) {
-    this.#counters = counters;
+    this.#parts = parts;
     this.#source = source;
     this.#uses = uses;
     this.#positionUs = span.afterUs;
@@ -154,7 +157,7 @@ export class ShardCursor {
     this.#heads = [];
     this.#windowUs = undefined;
     const afterUs = Math.max(this.#positionUs, slab.afterUs);
-    if (isWide(byStream)) {
+    if (isWide(byStream, this.#parts.wideStreamsMin)) {
       const entering = this.#enterWindow(slab, afterUs);
       if (entering !== "none") return entering;
     }
@@ -218,7 +221,7 @@ export class ShardCursor {
     const firstUs = ref.kind === "memory" ? ref.batch.timeUs(0) : ref.row.firstTimeUs;
     if (firstUs > this.#untilUs) return undefined;
     if (ref.kind === "disk" && !blockMayMatch(head, ref)) {
-      this.#counters.blocksSkipped++;
+      this.#parts.counters.blocksSkipped++;
       return this.#seek(slab, head, ref.row.lastTimeUs);
     }
     head.ref = ref;
@@ -387,7 +390,7 @@ function createHead(planned: PlannedStream): Head {
 }
 
 /** Many streams, and all that is in them: nothing that a summary could leave out. */
-function isWide(heads: ReadonlyMap<number, Head>): boolean {
+function isWide(heads: ReadonlyMap<number, Head>, wideStreamsMin: number): boolean {
   if (heads.size < wideStreamsMin) return false;
   for (const { wanted } of heads.values()) {
     if (!wanted.some(({ residual }) => residual === "all")) return false;

@@ -26,6 +26,7 @@ export type PoolParts = {
   readonly sources: readonly ShardSource[];
   readonly interest: UseTable;
   readonly counters: PoolCounters;
+  readonly wideStreamsMin: number;
   readonly logger: Logger;
   /** Resolves in a later turn of the event loop: long backlogs must not hold up the others. */
   readonly nextTurn: () => Promise<void>;
@@ -327,7 +328,7 @@ export class SubscriberState implements Subscriber, UseOwner {
       }
       const untilUs = Math.min(source.appliedUs, missed?.fromUs ?? Number.POSITIVE_INFINITY);
       const span = { afterUs: this.#wantedAfter(reader), untilUs };
-      return new ShardCursor(source, [...this.#uses.values()], span, this.#parts.counters);
+      return new ShardCursor(source, [...this.#uses.values()], span, this.#parts);
     }
   }
 
