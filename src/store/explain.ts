@@ -33,11 +33,16 @@ export async function explainFilter(
         if (toUs !== undefined && toUs - 1 <= (options.sinceUs ?? 0)) continue;
         const slab = await log.generations.slabOf(number);
         if (slab === undefined) continue;
-        streamsTotal += slab.lts.streamCount;
-        for (const planned of slab.plan(filter)) {
-          streams.push(
-            await explainStream(log, slab, planned, { sinceUs: options.sinceUs ?? 0, budget }),
-          );
+        const endWalk = slab.beginWalk();
+        try {
+          streamsTotal += slab.lts.streamCount;
+          for (const planned of slab.plan(filter)) {
+            streams.push(
+              await explainStream(log, slab, planned, { sinceUs: options.sinceUs ?? 0, budget }),
+            );
+          }
+        } finally {
+          endWalk();
         }
       }
     }

@@ -7,6 +7,7 @@ import { type Watermarks, watermarksDefault } from "./core/watermarks.ts";
 import { type GroupSettings, groupSettingsDefault } from "./group.ts";
 import { type MapCopySizes, mapCopySizesDefault } from "./map/map-copy.ts";
 import type { DatabaseSpec, Retention } from "./operator-api.ts";
+import { restingTriesBytesMaxDefault } from "./slab/open-slabs.ts";
 
 export type StoreSettings = {
   /** Folder of the databases. */
@@ -24,6 +25,8 @@ export type StoreSettings = {
   readonly blockCacheBytesMax: number;
   /** Sealed slabs open at once for readers; the least used is closed. Default 64. */
   readonly openSlabsMax: number;
+  /** Memory of what resting slabs have learned of topics; the longest at rest forgets. 64 MiB. */
+  readonly restingTriesBytesMax: number;
   /** Whole streams from which on a reader goes by windows. Default 32: few streams page faster. */
   readonly wideStreamsMin: number;
   /** How topics are learned where a database says nothing else. */
@@ -49,6 +52,7 @@ export const storeSettingsDefault: Omit<StoreSettings, "dir" | "quarantineDir"> 
   pendingBytesMax: 32 * 1024 * 1024,
   blockCacheBytesMax: 64 * 1024 * 1024,
   openSlabsMax: 64,
+  restingTriesBytesMax: restingTriesBytesMaxDefault,
   wideStreamsMin: 32,
   lts: ltsSettingsDefault,
   retention: retentionDefault,

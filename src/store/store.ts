@@ -116,7 +116,7 @@ export class LocalStore implements Store {
     this.#settings = settings;
     this.#components = components;
     this.blockCache = new BlockCache(settings.blockCacheBytesMax);
-    this.openSlabs = new OpenSlabs(settings.openSlabsMax);
+    this.openSlabs = new OpenSlabs(settings.openSlabsMax, settings.restingTriesBytesMax);
     this.#interest = new InterestTable((ordinal) => this.#sources[ordinal]?.appliedUs ?? 0);
     this.#groups = new Groups(settings, {
       ...{ log, clock, logger, disk, volumeBytes, counters: this.counters },

@@ -60,7 +60,13 @@ export function settingsOf(features: Features): Partial<StoreSettings> {
     generationBytesMax: 24 * kib,
   };
   return {
-    ...{ openSlabsMax: 1, blockCacheBytesMax: 64 * kib, wideStreamsMin: 3, groups: [group] },
+    ...{
+      openSlabsMax: 1,
+      blockCacheBytesMax: 64 * kib,
+      wideStreamsMin: 3,
+      restingTriesBytesMax: 1,
+      groups: [group],
+    },
     ...(retention ? kept : {}),
   };
 }

@@ -42,6 +42,7 @@ import type { SlabExpected, SlabProofs, VisitLogged } from "./slab-parts.ts";
 import { SlabShelf } from "./slab-shelf.ts";
 import { SlabSizes } from "./slab-sizes.ts";
 import type { SlabCounters, SlabStores } from "./slab-stores.ts";
+import { SlabTrust } from "./slab-trust.ts";
 
 export type GenerationsParts = {
   /** Folder of the shard: one folder per generation in it. */
@@ -84,10 +85,7 @@ export class Generations {
   readonly packs: Packs;
   #memoryBytes = 0;
   #isCurrentLost = false;
-  /** What the slabs have proved to hold, as of the last checkpoint. */
-  readonly #proofs: Map<number, SlabProofs>;
-  /** Sealed slabs that were mended since: the next checkpoint takes new proofs. */
-  readonly #unproved = new Set<number>();
+  readonly #trust: SlabTrust;
   /** Everything up to here was in the slabs at the start. */
   readonly #startUs: number;
   /** Rotations replayed after a loss that got other numbers than their entries say. */
@@ -95,7 +93,7 @@ export class Generations {
 
   private constructor(parts: GenerationsParts, table: GenerationTable, saved: SavedRows) {
     this.#parts = parts;
-    this.#proofs = saved.proofs;
+    this.#trust = new SlabTrust(saved.proofs, table);
     this.#startUs = saved.checkpointUs;
     this.#shelf = new SlabShelf(parts);
     this.#table = table;
@@ -104,7 +102,7 @@ export class Generations {
       ...{ table, shelf: this.#shelf, create: (name) => this.#create(name) },
       makeSlab: (stores, lts, span) => this.#makeSlab(stores, lts, span),
       onSwitched: (number) => {
-        this.#unproved.delete(number);
+        this.#trust.switched(number);
         this.#sizes.forget(number);
         parts.phase("repack.switched");
       },
@@ -125,9 +123,6 @@ export class Generations {
       table.readable(),
       store.isMended ? "set_aside" : "remove",
     );
-    for (const { number, state } of table.generations) {
-      if (state === "sealed" && !generations.#proofs.has(number)) generations.#unproved.add(number);
-    }
     await generations.#openCurrent();
     return generations;
   }
@@ -281,7 +276,9 @@ export class Generations {
     finish(committed: boolean): void;
   } {
     this.current.sealAll();
-    this.#dirtyUnproved();
+    for (const slab of this.#trust.takeUnproved((number) => this.#shelf.get(number))) {
+      this.#dirty.add(slab);
+    }
     const slabs = [...this.#dirty];
     this.#dirty.clear();
     const changed = this.#table.takeChanged();
@@ -307,7 +304,7 @@ export class Generations {
       },
       finish: (committed) => {
         if (committed) {
-          for (const [number, proof] of proofs) this.#proofs.set(number, proof);
+          this.#trust.committed(proofs);
           packed.finish(true);
           this.#finishCheckpoint(sealing, leaving);
           return;
@@ -328,14 +325,22 @@ export class Generations {
       .readable()
       .find((each) => each.toUs === undefined || each.toUs - 1 > positionUs);
     if (generation === undefined) return undefined;
-    return this.#shelf.get(generation.number) ?? this.#openSealed(generation);
+    return this.#ready(generation);
   }
 
   /** The slab of a generation, opened when needed; undefined when it is gone or unreadable. */
   async slabOf(number: number): Promise<LogSlab | undefined> {
     const generation = this.readable.find((each) => each.number === number);
     if (generation === undefined) return undefined;
-    return this.#shelf.get(number) ?? (await this.#openSealed(generation));
+    return this.#ready(generation);
+  }
+
+  /** With what it has learned: not a promise where both are in memory. */
+  #ready(generation: Generation): LogSlab | undefined | Promise<LogSlab | undefined> {
+    const slab = this.#shelf.get(generation.number);
+    if (slab === undefined) return this.#openSealed(generation);
+    const loading = slab.ready();
+    return loading === undefined ? slab : loading.then(() => slab);
   }
 
   /** Bytes that its slab takes on the volume now. */
@@ -355,9 +360,11 @@ export class Generations {
   async fetch(ref: TtvRef): Promise<Ttv | undefined> {
     const generation = this.#table.place(ref.timeUs);
     if (generation === "dropped" || generation === "none") return undefined;
-    const slab = this.#shelf.get(generation.number) ?? (await this.#openSealed(generation));
+    const slab = await this.#ready(generation);
+    if (slab === undefined) return undefined;
+    const endWalk = slab.beginWalk();
     try {
-      return slab === undefined ? undefined : await fetchFrom(slab, ref);
+      return await fetchFrom(slab, ref);
     } catch (error) {
       // Dropped while it was read.
       if (this.#table.place(ref.timeUs) === "dropped") return undefined;
@@ -365,6 +372,8 @@ export class Generations {
       const isReplaced = !this.#shelf.isClosed && this.#shelf.get(generation.number) !== slab;
       if (isReplaced) return this.fetch(ref);
       throw error;
+    } finally {
+      endWalk();
     }
   }
 
@@ -417,7 +426,7 @@ export class Generations {
     if (generation === undefined) return undefined;
     return {
       generation,
-      proofs: this.#proofs.get(number),
+      proofs: this.#trust.proofOf(number),
       untilUs: generation.toUs === undefined ? this.#startUs : generation.toUs - 1,
       logged: this.#parts.logged,
       onMended: () => this.#noteMended(generation),
@@ -425,22 +434,12 @@ export class Generations {
   }
 
   #noteMended({ number, toUs }: Generation): void {
-    this.#proofs.delete(number);
+    this.#trust.lost(number, toUs === undefined);
     if (toUs === undefined) {
       this.#isCurrentLost = true;
       return;
     }
-    this.#unproved.add(number);
     this.#parts.onSetAside();
-  }
-
-  #dirtyUnproved(): void {
-    for (const number of this.#unproved) {
-      const slab = this.#shelf.get(number);
-      if (slab === undefined) continue;
-      this.#unproved.delete(number);
-      this.#dirty.add(slab);
-    }
   }
 
   /** A generation that no entry speaks of: the very first, or in place of one that was lost. */
@@ -484,7 +483,7 @@ export class Generations {
       },
       onOpened: (slab) => {
         if (slab === undefined) this.#leaveUnreadable(number);
-        else if (this.#unproved.has(number)) this.#parts.onSetAside();
+        else if (this.#trust.isUnproved(number)) this.#parts.onSetAside();
       },
     });
   }
@@ -509,13 +508,13 @@ export class Generations {
     const { reader, logger, phase, onMemory, openSlabs } = this.#parts;
     const slab: LogSlab = new LogSlab(
       {
-        ...{ stores, lts, reader, logger, phase },
+        ...{ stores, lts, reader, logger, phase, loadLts: () => this.#loadLts(stores) },
         onMemory: (deltaBytes) => {
           this.#memoryBytes += deltaBytes;
           onMemory(deltaBytes);
         },
         onSealed: (stream, added) => {
-          const count = { ...added, ...lts.originOf(stream) };
+          const count = { ...added, ...slab.lts.originOf(stream) };
           this.#table.count(span.generation, stream, count, added.firstUs);
           this.#parts.onSealed(added.sizeBytes);
         },
@@ -570,7 +569,7 @@ export class Generations {
       const isDamaged = this.#dropped.reasonOf(number) === "damaged";
       const generation = this.#table.get(number);
       this.#table.finishDrop(number);
-      this.#proofs.delete(number);
+      this.#trust.forget(number);
       this.#shelf.discard(generation, isDamaged ? "set_aside" : "remove");
     }
   }

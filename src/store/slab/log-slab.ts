@@ -7,6 +7,7 @@
 // stream being written before it; nothing is overwritten.
 
 import { assert, isCodedError, type Logger, toError } from "../../base/index.ts";
+import { kvErrors } from "../../kv/index.ts";
 import type { TopicFilter } from "../../topic/index.ts";
 import type { Lts, PlannedStream } from "../core/lts.ts";
 import type { LtsRecord } from "../core/lts-trie.ts";
@@ -35,6 +36,8 @@ const rowPageCount = 16;
 export type LogSlabParts = {
   readonly stores: SlabStores;
   readonly lts: Lts;
+  /** Reads it again from the stores of a slab that has ended. */
+  readonly loadLts: () => Promise<Lts>;
   readonly reader: BlockReader;
   readonly logger: Logger;
   readonly phase: (name: string) => void;
@@ -72,7 +75,9 @@ export class LogSlab implements SlabSource {
   readonly generation: number;
   readonly afterUs: number;
   untilUs: number;
-  readonly lts: Lts;
+  /** Undefined once it was forgotten; see `ready`. */
+  #lts: Lts | undefined;
+  #loading: Promise<void> | undefined;
   readonly #parts: LogSlabParts;
   readonly #openedUs: number;
   readonly #open = new Map<number, OpenBlock>();
@@ -104,7 +109,38 @@ export class LogSlab implements SlabSource {
     this.#openedUs = span.writtenUs;
     this.#windowedUs = span.writtenUs;
     this.#hasWindows = hasWindows(span.layout);
-    this.lts = parts.lts;
+    this.#lts = parts.lts;
+  }
+
+  // -------------------------------------------------------------- what is learned
+
+  /** REQUIRES: nothing is awaited since `ready`, or a walk is under way. @throws KV_CLOSED. */
+  get lts(): Lts {
+    if (this.#lts === undefined) throw kvErrors.closed({ path: this.#parts.stores.path });
+    return this.#lts;
+  }
+
+  get trieBytes(): number {
+    return this.#lts?.sizeBytes ?? 0;
+  }
+
+  /** Undefined when `lts` is there; else reads it. @throws codes of its stores. */
+  ready(): Promise<void> | undefined {
+    if (this.#lts !== undefined) return undefined;
+    this.#loading ??= this.#load().finally(() => {
+      this.#loading = undefined;
+    });
+    return this.#loading;
+  }
+
+  async #load(): Promise<void> {
+    this.#parts.onUsed();
+    this.#lts = await this.#parts.loadLts();
+  }
+
+  /** REQUIRES: sealed, and wholly written. */
+  forgetTrie(): void {
+    if (this.#walks === 0) this.#lts = undefined;
   }
 
   // -------------------------------------------------------------- writing
@@ -324,14 +360,17 @@ export class LogSlab implements SlabSource {
   read(stream: number, row: BlockRow): TtvBatch | Promise<TtvBatch> {
     const gap = gapOf(row);
     if (gap !== undefined) return new LostBatch(row, gap);
+    const loading = this.ready();
+    if (loading !== undefined) return loading.then(() => this.read(stream, row));
     this.#parts.onUsed();
     return this.#parts.reader.read(this.#parts.stores, this.structureOf(stream), row);
   }
 
   /** Like `read`, for one who looks at everything once: nothing is pushed out of the cache. */
-  readUncached(stream: number, row: BlockRow): Promise<TtvBatch> {
+  async readUncached(stream: number, row: BlockRow): Promise<TtvBatch> {
     const gap = gapOf(row);
-    if (gap !== undefined) return Promise.resolve(new LostBatch(row, gap));
+    if (gap !== undefined) return new LostBatch(row, gap);
+    await this.ready();
     this.#parts.onUsed();
     return this.#parts.reader.readUncached(this.#parts.stores, this.structureOf(stream), row);
   }

@@ -256,6 +256,26 @@ describe("packing a generation anew", () => {
 });
 
 describe("windows", () => {
+  test("a reader of everything over 5,000 streams does not seek 5,000 times", async () => {
+    const layoutOptions = { thresholds: [10_000] as [number], streamsMax: 8_000 };
+    const databases = [{ name: "wide", shards: 1, topics: ["w/#"], layoutOptions }];
+    const m = oneShard(20, { databases });
+    let { store } = await m.boot();
+    for (let round = 0; round < 2; round++) {
+      const requests = Array.from({ length: 5_000 }, (_, n) => appendRequest(`w/${n}`, `${n}`));
+      await m.clock.complete(Promise.all(requests.map((each) => append(store, each))));
+      await m.clock.complete(store.checkpoint());
+    }
+    const shard = store.logShards.at(-1)!;
+    expect(store.operator.generations(shard).at(-1)!.streams).toBe(5_000);
+    m.kill();
+    store = (await m.boot()).store;
+    const reader = await readAll(m, store);
+    expect(reader.values).toHaveLength(10_000);
+    const { rowSeeks, windowSeeks } = store.slabCounters;
+    expect(rowSeeks + windowSeeks).toBeLessThan(10);
+  });
+
   const streams = 300;
 
   /** Two generations of many streams, in several checkpoints, and some that are open. */

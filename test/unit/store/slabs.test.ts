@@ -37,6 +37,22 @@ describe("open slabs", () => {
     expect(store.openSlabs.counters.slabsRested).toBeGreaterThan(4);
   });
 
+  test("what resting slabs have learned is forgotten above its limit, and read again", async () => {
+    const m = oneShard(5, { openSlabsMax: 1, restingTriesBytesMax: 1 });
+    const { store } = await m.boot();
+    await fill(m, store, 6);
+    for (let round = 0; round < 2; round++) {
+      const reader = new Reader(store, ["t/+"], new Map());
+      await atTail(m, reader);
+      expect(reader.values).toHaveLength(18);
+      const found = await m.clock.complete(store.fetch(reader.refs));
+      expect(found.map((ttv) => ttv?.frame.toString())).toEqual(reader.values);
+    }
+    expect(store.openSlabs.counters.triesForgotten).toBeGreaterThan(8);
+    expect((await m.clock.complete(store.operator.verify())).findings).toEqual([]);
+    expect((await m.clock.complete(store.operator.explain("t/1"))).streams).toHaveLength(6);
+  });
+
   test("many readers over more slabs than may be open all come through", async () => {
     const m = oneShard(2, { openSlabsMax: 1, blockCacheBytesMax: 1 });
     const { store } = await m.boot();
