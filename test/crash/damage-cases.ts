@@ -13,7 +13,7 @@ import {
   truncateSync,
   writeSync,
 } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 
 export type Damage = {
   readonly name: string;
@@ -98,6 +98,29 @@ export const damages: readonly Damage[] = [
   },
 ];
 
+/** What happens to a shard store and its copy at once; to be applied to the copy. */
+export const pairDamages: readonly Damage[] = [
+  {
+    name: "gone with its store",
+    apply: (file) => {
+      rmSync(join(dirname(file), "store"), { recursive: true });
+      rmSync(file);
+      return true;
+    },
+  },
+  {
+    name: "rotten with its store",
+    apply: (file) => {
+      const store = join(dirname(file), "store");
+      for (const name of readdirSync(store)) {
+        const path = join(store, name);
+        if (sizeOf(path) > 0) patch(path, 0, Buffer.alloc(sizeOf(path), 0xa5));
+      }
+      return flip(file, sizeOf(file) >> 1);
+    },
+  },
+];
+
 /** Paths of all files, relative to the directory. */
 export function filesOf(dir: string, below = ""): string[] {
   return readdirSync(join(dir, below), { withFileTypes: true }).flatMap((entry) => {
@@ -113,6 +136,6 @@ export function classOf(path: string): string {
     .replace(/^MANIFEST-\d+$/, "MANIFEST")
     .replace(/^\d+\.(log|ldb|wal|free)$/, "*.$1");
   if (names[0] !== "db") return [...names.slice(0, -1), file].join("/");
-  const folder = names.slice(3, -1).map((name) => (/^g\d+$/.test(name) ? "slab" : name));
+  const folder = names.slice(3, -1).map((name) => (/^g\d+(p\d+)?$/.test(name) ? "slab" : name));
   return [names[1], ...folder, file].join("/");
 }

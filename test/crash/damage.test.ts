@@ -11,7 +11,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 
 import { type DamageBase, makeBase } from "./damage-base.ts";
-import { classOf, type Damage, damages, filesOf } from "./damage-cases.ts";
+import { classOf, type Damage, damages, filesOf, pairDamages } from "./damage-cases.ts";
 import { judge, type Verdict } from "./damage-judge.ts";
 
 const isLong = process.env.FLAGSTONE_LONG === "1";
@@ -44,6 +44,18 @@ function casesOf(base: "stopped" | "killed"): Case[] {
   );
 }
 
+/** A shard's store together with its copy: always all of them. */
+function pairCasesOf(base: "stopped" | "killed"): Case[] {
+  const copies = filesOf(made[base]).filter((path) => path.endsWith("/store.copy"));
+  const byClass = new Map(copies.map((path) => [classOf(path), path]));
+  return [...byClass].flatMap(([name, path]) =>
+    pairDamages.map((damage) => ({
+      title: `${base}: ${name}: ${damage.name}`,
+      ...{ base, path, damage },
+    })),
+  );
+}
+
 /** A spread over classes and kinds of damage that fits the budget. */
 function sample(cases: readonly Case[]): Case[] {
   if (only !== undefined) return cases.filter(({ title }) => new RegExp(only).test(title));
@@ -67,7 +79,10 @@ function lineOf(title: string, verdict: Verdict): string {
 test.each(["stopped", "killed"] as const)(
   "a broker that was %s starts on a directory with any one file damaged, and loses nothing unsaid",
   async (base) => {
-    const cases = sample(casesOf(base));
+    const pairs = pairCasesOf(base).filter(
+      ({ title }) => only === undefined || new RegExp(only).test(title),
+    );
+    const cases = [...sample(casesOf(base)), ...pairs];
     const lines: string[] = [];
     const bad: string[] = [];
     let next = 0;
