@@ -19,6 +19,8 @@ export type BannerFacts = {
   readonly freeBytes: number;
   readonly totalBytes: number;
   readonly fileSystem: string | undefined;
+  /** Groups with `fsync: interval`. */
+  readonly weakGroups: readonly string[];
   /** How this program was called: `flagstone` or `node dist/cli/main.js`. */
   readonly command: string;
   readonly readyMs: number;
@@ -36,7 +38,7 @@ export function bannerLines(facts: BannerFacts): string[] {
     ...shown.map((listener) => row("mqtt", `${place(listener)}  (${audience(listener)})`)),
     ...(rest > 0 ? [row("", `and ${rest} more`)] : []),
     row("data", `${facts.dataDir}  (${space(facts)})`),
-    row("durability", durability(facts.fileSystem)),
+    row("durability", durability(facts.fileSystem, facts.weakGroups)),
     ...adminLines(facts),
     ...(first?.type === "tcp" ? tryLines(facts.command, first) : []),
     readyLine(facts),
@@ -88,10 +90,19 @@ function space(facts: BannerFacts): string {
   return `${describeSize(facts.freeBytes)} free of ${describeSize(facts.totalBytes)}${type}`;
 }
 
-function durability(fileSystem: string | undefined): string {
-  return fileSystem === "tmpfs" || fileSystem === "ramfs"
-    ? "IN MEMORY: nothing here survives a reboot"
-    : "acked means synced to disk";
+/** What an ack means, in a line: `weakGroups` ack before they sync. */
+export function durability(fileSystem: string | undefined, weakGroups: readonly string[]): string {
+  if (fileSystem === "tmpfs" || fileSystem === "ramfs") {
+    return "IN MEMORY: nothing here survives a reboot";
+  }
+  if (weakGroups.length === 0) return "acked means synced to disk";
+  const groups = weakGroups.join(", ");
+  return `WEAK in group ${groups} (fsync: interval): an end of the machine loses acked messages`;
+}
+
+/** Groups whose acks do not wait for the sync. */
+export function weakGroupsOf(groups: Readonly<Record<string, { fsync: string }>>): string[] {
+  return Object.entries(groups).flatMap(([name, { fsync }]) => (fsync === "interval" ? name : []));
 }
 
 function tryLines(command: string, listener: BoundListener): string[] {

@@ -12,7 +12,7 @@ export type { ConfigurationView } from "./admin/configuration-view.ts";
 export { examineDirectory } from "./admin/doctor.ts";
 export type { AdminAddress } from "./admin/operator.ts";
 export type { BoundListener, Components, SecurityFace } from "./assemble.ts";
-export { address, type BannerFacts, bannerLines } from "./banner.ts";
+export { address, type BannerFacts, bannerLines, weakGroupsOf } from "./banner.ts";
 export type { ConfigChange } from "./config/changes.ts";
 export {
   type Config,

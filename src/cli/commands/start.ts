@@ -18,6 +18,7 @@ import {
   version,
   warnWhenOpen,
   watchSignals,
+  weakGroupsOf,
 } from "../../node/index.ts";
 import type { Command, CommandInput, Io } from "../command.ts";
 import { configOf, configOptions } from "../config-options.ts";
@@ -154,6 +155,7 @@ function factsOf(node: RunningNode, io: Io): Parameters<typeof bannerLines>[0] {
     freeBytes: dataDir.space.freeBytes,
     totalBytes: dataDir.space.totalBytes,
     fileSystem: dataDir.space.type,
+    weakGroups: weakGroupsOf(settings.groups),
     command: io.command,
     readyMs: node.readyMs,
   };

@@ -15,6 +15,7 @@ import type {
 } from "../../admin/index.ts";
 import type { Clock, Disk, Histogram } from "../../base/index.ts";
 import type { Alarm } from "../../store/index.ts";
+import { durability, weakGroupsOf } from "../banner.ts";
 import type { Settings } from "../config/keys.ts";
 import type { DataDir } from "../data-dir.ts";
 import { version } from "../version.ts";
@@ -176,7 +177,7 @@ export class NodeView implements AdminHost, Viewed {
       received: sum(["publishesQos0", "publishesQos1", "publishesQos2"]),
       delivered: sum(["deliveriesQos0", "deliveriesQos1", "deliveriesQos2"]),
       logBytes: this.#ready?.log.sizeBytes ?? 0,
-      durability: "acked means synced to disk",
+      durability: durability(space.type, weakGroupsOf(this.settings.groups)),
     };
   }
 

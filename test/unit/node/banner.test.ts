@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { BoundListener } from "../../../src/node/assemble.ts";
-import { type BannerFacts, bannerLines } from "../../../src/node/banner.ts";
+import { type BannerFacts, bannerLines, weakGroupsOf } from "../../../src/node/banner.ts";
 import { isLoopback } from "../../../src/node/config/security-rules.ts";
 
 function listener(host: string, port: number, more: Partial<BoundListener> = {}): BoundListener {
@@ -17,6 +17,7 @@ const facts: BannerFacts = {
   freeBytes: 12.3 * 2 ** 30,
   totalBytes: 50 * 2 ** 30,
   fileSystem: "ext4",
+  weakGroups: [],
   command: "node dist/cli/main.js",
   readyMs: 122.6,
 };
@@ -90,4 +91,11 @@ test("where a password is needed the lines to try say so", () => {
 test("loopback is told from addresses that look like it", () => {
   expect(["127.0.0.1", "127.9.9.9", "::1", "localhost"].every(isLoopback)).toBe(true);
   expect(["127.0.0.1.example.org", "0.0.0.0", "::", "10.0.0.1"].some(isLoopback)).toBe(false);
+});
+
+test("a group that acks before it syncs is named where durability is promised", () => {
+  const weakGroups = weakGroupsOf({ default: { fsync: "always" }, loose: { fsync: "interval" } });
+  const text = bannerLines({ ...facts, weakGroups }).join("\n");
+  expect(text).toContain("durability WEAK in group loose (fsync: interval)");
+  expect(text).not.toContain("synced to disk");
 });

@@ -257,7 +257,7 @@ describe("packing a generation anew", () => {
 
 describe("windows", () => {
   test("a reader of everything over 5,000 streams does not seek 5,000 times", async () => {
-    const layoutOptions = { thresholds: [10_000] as [number], streamsMax: 8_000 };
+    const layoutOptions = { thresholds: [10_000] as [number], streamsMax: 16_384 };
     const databases = [{ name: "wide", shards: 1, topics: ["w/#"], layoutOptions }];
     const m = oneShard(20, { databases });
     let { store } = await m.boot();
