@@ -1,6 +1,6 @@
 // The logical hash of a shard: equal wherever the shard is equal, however its blocks are cut, its
-// stores compacted, its slabs laid out or its process restarted. Of a log shard: its generations, learned topics, TTVs in
-// order, writers and holds. Of a map shard: its entries in key order.
+// stores compacted, its slabs laid out or its process restarted. Of a log shard: its generations,
+// learned topics, TTVs in order, writers and holds. Of a map shard: its entries in key order.
 //
 // It is of the state that is applied while it runs: compare shards that are at rest.
 

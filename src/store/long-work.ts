@@ -1,5 +1,6 @@
 // Work of an operator that looks at whole slabs, one slab at a time within the work slots of its
-// group: verifying, compacting, packing anew. It reports after each slab and can be cancelled between two.
+// group: verifying, compacting, packing anew. It reports after each slab and can be cancelled between
+// two.
 
 import type { Clock } from "../base/index.ts";
 import type { OpenDatabase } from "./databases.ts";

@@ -1,5 +1,5 @@
 // Data directories that frozen builds left (test/fixtures): today's build opens them, goes on in them,
-// and gives its clients what they are owed. What is in them says test/fixtures/make-data-dir.mjs.
+// and gives its clients what they are owed. What is in them says scripts/make-data-dir.mjs.
 
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -72,7 +72,10 @@ test.each(["data-log-v1.json.gz", "data-log-v2.json.gz"])("%s", { timeout: 60_00
       // It goes on, in a generation of today's layout.
       await fresh.client.publishAsync("metrics/host1/cpu/1", "value 120", { qos: 1 });
       await expect.poll(() => metricsOf(none.got).at(-1)).toBe("value 120");
+      const endedMs = performance.now();
       for (const { client } of [half, none, fresh]) await client.endAsync();
+      // Sessions write down what was acknowledged to them within about 50 ms.
+      await expect.poll(() => performance.now() - endedMs).toBeGreaterThan(500);
       await broker.kill();
     }
     await using broker = await startBroker({ dataDir, args });

@@ -81,7 +81,7 @@ export class MapCopier {
     if (this.#changed.size > changedKeysMax) this.#changed = undefined;
   }
 
-  /** Before the checkpoint of `point`. A copy that cannot be written is logged: the older one stands. */
+  /** Before the checkpoint of `point`. If it cannot be written, the older copy stands: logged. */
   async write(kv: DurableKv, point: MapCopyPoint): Promise<void> {
     const changed = this.#changed;
     this.#changed = new Set();

@@ -40,7 +40,7 @@ export class MapSlab {
   #failure: Error | undefined;
   #onFailure: (error: Error) => void = () => undefined;
 
-  /** `onMemory`: bytes of the overlay changed by this much. `copier`: keeps a second copy of the rows. */
+  /** `onMemory`: bytes of the overlay changed by this much. `copier`: keeps a copy of the rows. */
   constructor(
     kv: DurableKv,
     onMemory: (deltaBytes: number) => void = () => undefined,

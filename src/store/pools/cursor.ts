@@ -164,7 +164,7 @@ export class ShardCursor {
     return this.#seekAll(slab, afterUs);
   }
 
-  /** The window that ends above `afterUs` becomes the one that is read; "none" if there are no windows. */
+  /** The window that ends above `afterUs` is the one that is read now; "none" without windows. */
   #enterWindow(slab: SlabSource, afterUs: number): Promise<void> | undefined | "none" {
     const found = slab.windowAfter?.(afterUs);
     if (found === undefined) return "none";

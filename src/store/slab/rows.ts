@@ -1,6 +1,6 @@
 // Rows of a log slab's `index` store (docs/formats/slab.md): a prefix byte, then what
-// `layout/index-row.ts`, `layout/window.ts` and `core/lts-codec.ts` say. Topic rows carry the commit time of the entry
-// that taught them, so that a slab can be cut back to its checkpoint.
+// `layout/index-row.ts`, `layout/window.ts` and `core/lts-codec.ts` say. Topic rows carry the commit
+// time of the entry that taught them, so that a slab can be cut back to its checkpoint.
 
 import { ByteReader, u64Key } from "../../base/index.ts";
 import { decodeLtsRow, encodeLtsRow } from "../core/lts-codec.ts";

@@ -101,7 +101,10 @@ async function readRows(
   });
 }
 
-/** Marks the blocks that are whole, and what has expired; resolves with the rows that those without one should have. */
+/**
+ * Marks the blocks that are whole, and what has expired; resolves with the rows that those without one
+ * should have.
+ */
 async function rowsFromBlocks(
   blocks: DurableKv,
   untilUs: number,
