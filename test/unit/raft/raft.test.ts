@@ -472,3 +472,11 @@ describe("a peer whose window was full while the log was cut beyond it", () => {
     expect(sentTo2(raft)).toContain("snapshot");
   });
 });
+
+test("time alone takes no peer from the pipeline: only a snapshot is waited for in ticks", () => {
+  const raft = leaderOf([1, 2, 3]);
+  for (const from of [2, 3]) accept(raft, from, 1, 1);
+  for (let ticks = 0; ticks <= settings.snapshotTicks; ticks++) raft.tick();
+  finish(raft);
+  expect(raft.status().peers.map(({ state }) => state)).toEqual(["replicate", "replicate"]);
+});
