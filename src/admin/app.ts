@@ -5,7 +5,7 @@
 // it is allowed, /metrics. They tell no names.
 
 import { type Context, Hono } from "hono";
-import { type Clock, type CodedError, type Logger, toError } from "../base/index.ts";
+import { type Clock, type CodedError, type Disk, type Logger, toError } from "../base/index.ts";
 import type { AuditLog } from "./audit.ts";
 import {
   apiPrefix,
@@ -14,6 +14,7 @@ import {
   operationNames,
   operations,
 } from "./contract.ts";
+import { Downloads } from "./download.ts";
 import { adminErrors } from "./errors.ts";
 import { EventStreams } from "./events.ts";
 import { type Caller, checkRole, checkSource, Gatekeeper } from "./guard.ts";
@@ -41,6 +42,7 @@ export type AppParts = {
   readonly tasks: Tasks;
   readonly traces: Traces;
   readonly clock: Clock;
+  readonly disk: Disk;
   readonly logger: Logger;
   readonly version: string;
   /** The help sentence of an error code of any room. */
@@ -82,6 +84,7 @@ export function createAdminApp(settings: AdminSettings, parts: AppParts): AdminA
   app.get("/startupz", (context) => api.startup(context));
   app.get("/metrics", (context) => api.metrics(context));
   app.get(`${apiPrefix}/openapi.json`, (context) => context.json(openApiDocument(parts.version)));
+  app.get(`${apiPrefix}/tasks/:task/export`, (context) => api.download(context));
   app.get(`${apiPrefix}/events`, (context) => api.events(context));
   for (const name of operationNames) {
     const { method, path } = operations[name];
@@ -108,6 +111,7 @@ class Api {
   readonly #events: EventStreams;
   readonly #gate: Gatekeeper;
   readonly #handlers: Handlers;
+  readonly #downloads: Downloads;
   #atOnce = 0;
 
   constructor(settings: AdminSettings, parts: AppParts, events: EventStreams) {
@@ -115,6 +119,7 @@ class Api {
     this.#settings = settings;
     this.#parts = parts;
     this.#events = events;
+    this.#downloads = new Downloads(parts.disk);
     this.#gate = new Gatekeeper(keys, () => clock.elapsedMs());
     const running = (): RunningParts => {
       const found = host.running();
@@ -212,6 +217,18 @@ class Api {
     const { keys } = this.#parts;
     const stream = this.#events.open(() => keys.has(caller.keyId));
     return context.body(stream, 200, { "content-type": "text/event-stream" });
+  }
+
+  /** The file of an export, as NDJSON. It has payloads. */
+  async download(context: Ask): Promise<Response> {
+    checkRole(this.#caller(context), "operator", "to see payloads");
+    const { path, bytes } = this.#parts.tasks.exported(context.req.param("task") ?? "");
+    const stream = await this.#downloads.open(path, bytes);
+    return context.body(stream, 200, {
+      "content-type": "application/x-ndjson",
+      "content-length": String(bytes),
+      "content-disposition": "attachment",
+    });
   }
 
   problem(context: Ask, error: unknown): Response {

@@ -46,6 +46,25 @@ export function createAdminClient(options: AdminClientOptions): AdminClient {
   return Object.fromEntries(functions) as AdminClient;
 }
 
+/** The messages of an export that is done, as they come: one JSON object a line. @throws as a call does. */
+export async function downloadExport(
+  options: AdminClientOptions,
+  task: string,
+): Promise<AsyncIterable<Uint8Array>> {
+  const url = `${options.url.replace(/\/+$/, "")}${apiPrefix}/tasks/${encodeURIComponent(task)}/export`;
+  const send = options.fetch ?? fetch;
+  const headers: Record<string, string> = {};
+  if (options.key !== undefined) headers.authorization = `Bearer ${options.key}`;
+  let response: Response;
+  try {
+    response = await send(url, { headers, redirect: "error" });
+    if (response.ok && response.body !== null) return response.body;
+  } catch (error) {
+    throw adminErrors.callFailed({ url: options.url, reason: reasonOf(toError(error)) }, error);
+  }
+  throw problemError(parsed(await response.text()), response.status, options.url);
+}
+
 async function request(
   options: AdminClientOptions,
   name: OperationName,

@@ -68,6 +68,35 @@ const sessionsBody = v.pipe(
   ),
 );
 
+/** Which options each kind of task takes; those with a "!" it needs. */
+const taskOptions: Readonly<Record<string, readonly string[]>> = {
+  verify: ["database", "shard"],
+  compact: ["database", "shard"],
+  repack: ["database", "shard"],
+  drop: ["database", "untilUs!", "force"],
+  export: ["database", "filter!", "fromUs", "toUs"],
+};
+const taskBody = v.pipe(
+  v.strictObject({
+    kind: v.picklist(answers.taskKinds),
+    database: v.optional(name),
+    shard: v.optional(v.pipe(whole, v.maxValue(shardMax))),
+    untilUs: v.optional(timeUs),
+    force: v.optional(v.boolean()),
+    filter: v.optional(filter),
+    fromUs: v.optional(timeUs),
+    toUs: v.optional(timeUs),
+  }),
+  v.check(({ kind, ...options }) => {
+    const known = taskOptions[kind] ?? [];
+    const given = Object.entries(options).filter(([, value]) => value !== undefined);
+    const keys = given.map(([key]) => key);
+    const needed = known.filter((key) => key.endsWith("!")).map((key) => key.slice(0, -1));
+    const isKnown = (key: string): boolean => known.includes(key) || known.includes(`${key}!`);
+    return keys.every(isKnown) && needed.every((key) => keys.includes(key));
+  }, "verify, compact and repack take database and shard; drop untilUs (needed), database and force; export filter (needed), database, fromUs and toUs"),
+);
+
 const retentionChange = v.strictObject({
   ageMs: v.optional(whole),
   bytes: v.optional(whole),
@@ -235,14 +264,8 @@ export const contract = {
   },
   listTasks: { answer: listOf(answers.task) },
   getTask: { params: v.strictObject({ task: taskId }), answer: answers.task },
-  startTask: {
-    body: v.strictObject({
-      kind: v.picklist(answers.taskKinds),
-      database: v.optional(name),
-      shard: v.optional(v.pipe(whole, v.maxValue(shardMax))),
-    }),
-    answer: answers.task,
-  },
+  startTask: { body: taskBody, answer: answers.task },
+  removeTask: { params: v.strictObject({ task: taskId }), answer: answers.done },
   steerTask: {
     params: v.strictObject({ task: taskId, verb: v.picklist(["pause", "resume", "cancel"]) }),
     answer: answers.task,

@@ -85,7 +85,14 @@ export const adminErrors = defineErrors({
     code: "ADMIN_TASK_STATE",
     kind: "conflict",
     message: "cannot {verb} task {task}: it is {state}",
-    help: "Only running tasks pause, paused ones resume, and both can be cancelled.",
+    help: "Running tasks pause, paused ones resume, both are cancelled; ended ones are forgotten.",
+  },
+  exportNoRoom: {
+    code: "ADMIN_EXPORT_NO_ROOM",
+    kind: "limit",
+    message:
+      "the export has stopped: {freeBytes} bytes are free on the volume, and the node needs them",
+    help: "Free space, narrow the filter or the time, or export in parts.",
   },
   lastAdmin: {
     code: "ADMIN_LAST_ADMIN_KEY",
@@ -129,6 +136,7 @@ const byCode: Readonly<Record<string, number>> = {
   ADMIN_BODY_TOO_LARGE: 413,
   ADMIN_BUSY: 429,
   ADMIN_RELOAD_UNAVAILABLE: 501,
+  ADMIN_EXPORT_NO_ROOM: 507,
   STORE_DISK_FULL: 507,
   STORE_QUOTA_EXCEEDED: 507,
 };

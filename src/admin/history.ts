@@ -7,32 +7,31 @@
 
 import { type Clock, sleep } from "../base/index.ts";
 import type { DeliverableTtv, ShardNumber, Store } from "../store/index.ts";
-import type { Message } from "./contract.ts";
 
 export type HistoryStore = Pick<Store, "subscribe" | "tail" | "logShards">;
 
 /** The last message of the page before. */
 export type HistoryPosition = { readonly timeUs: number; readonly shard: ShardNumber };
 
-export type HistoryQuery = {
+export type HistoryQuery<T> = {
   readonly filter: string;
   readonly fromUs: number;
   /** Inclusive. */
   readonly toUs: number;
   readonly after: HistoryPosition | undefined;
   readonly countMax: number;
-  readonly show: (ttv: DeliverableTtv) => Message;
+  readonly show: (ttv: DeliverableTtv) => T;
 };
 
-export type HistoryPage = {
-  readonly messages: readonly Message[];
+export type HistoryPage<T> = {
+  readonly messages: readonly T[];
   /** Undefined when nothing more is there now. */
   readonly next: HistoryPosition | undefined;
 };
 
-type Found = { readonly shard: ShardNumber; readonly message: Message };
-type Share = {
-  readonly found: readonly Found[];
+type Found<T> = { readonly shard: ShardNumber; readonly timeUs: number; readonly message: T };
+type Share<T> = {
+  readonly found: ReadonlyArray<Found<T>>;
   /** All of this shard's matches up to here are in `found`. */
   readonly throughUs: number;
 };
@@ -41,18 +40,18 @@ const shareBytesMax = 8 * 1024 * 1024;
 const waitMsMax = 10_000;
 const lookMs = 5;
 
-export async function readHistory(
+export async function readHistory<T>(
   store: HistoryStore,
   clock: Clock,
-  query: HistoryQuery,
-): Promise<HistoryPage> {
+  query: HistoryQuery<T>,
+): Promise<HistoryPage<T>> {
   const reads = store.logShards.map((shard) => readShare(store, clock, query, shard));
   const shares = await Promise.all(reads);
   const throughUs = Math.min(query.toUs, ...shares.map((share) => share.throughUs));
   const all = shares
     .flatMap(({ found }) => found)
-    .filter(({ message }) => message.timeUs <= throughUs)
-    .sort((a, b) => a.message.timeUs - b.message.timeUs || a.shard - b.shard);
+    .filter(({ timeUs }) => timeUs <= throughUs)
+    .sort((a, b) => a.timeUs - b.timeUs || a.shard - b.shard);
   const page = all.slice(0, query.countMax);
   const last = page.at(-1);
   const isCut = all.length > page.length || throughUs < query.toUs;
@@ -61,28 +60,30 @@ export async function readHistory(
   const next =
     last === undefined || all.length === page.length
       ? { timeUs: throughUs, shard: Number.MAX_SAFE_INTEGER }
-      : { timeUs: last.message.timeUs, shard: last.shard };
+      : { timeUs: last.timeUs, shard: last.shard };
   return { messages, next };
 }
 
+type Position = Pick<HistoryQuery<unknown>, "after" | "fromUs">;
+
 /** Position of a shard from which the page goes on: everything at or below it was answered. */
-function startOf({ after, fromUs }: HistoryQuery, shard: ShardNumber): number {
+function startOf({ after, fromUs }: Position, shard: ShardNumber): number {
   if (after === undefined) return Math.max(0, fromUs - 1);
   return shard <= after.shard ? after.timeUs : after.timeUs - 1;
 }
 
-async function readShare(
+async function readShare<T>(
   store: HistoryStore,
   clock: Clock,
-  query: HistoryQuery,
+  query: HistoryQuery<T>,
   shard: ShardNumber,
-): Promise<Share> {
+): Promise<Share<T>> {
   const positions = store.tail();
   const startUs = startOf(query, shard);
   const tailUs = positions.get(shard) ?? 0;
   if (startUs >= Math.min(tailUs, query.toUs)) return { found: [], throughUs: query.toUs };
   positions.set(shard, startUs);
-  const found: Found[] = [];
+  const found: Array<Found<T>> = [];
   let sizeBytes = 0;
   // Set by the reader, which the compiler does not see through the loop below.
   const at = { end: "open" as "open" | "passed" | "cut" };
@@ -92,7 +93,7 @@ async function readShare(
     if (ttv.timeUs > query.toUs) at.end = "passed";
     else if (found.length > query.countMax || sizeBytes > shareBytesMax) at.end = "cut";
     if (at.end !== "open") return false;
-    found.push({ shard, message: query.show(ttv) });
+    found.push({ shard, timeUs: ttv.timeUs, message: query.show(ttv) });
     sizeBytes += ttv.frame.length;
     return true;
   };
@@ -105,7 +106,7 @@ async function readShare(
     for (;;) {
       await sleep(clock, lookMs);
       if (at.end === "passed") return { found, throughUs: query.toUs };
-      if (at.end === "cut") return { found, throughUs: found.at(-1)?.message.timeUs ?? startUs };
+      if (at.end === "cut") return { found, throughUs: found.at(-1)?.timeUs ?? startUs };
       if (subscriber.atTail) return { found, throughUs: query.toUs };
       if (clock.elapsedMs() > endMs) return { found, throughUs: subscriber.position(shard) };
     }

@@ -184,7 +184,12 @@ export const operations = {
   },
   startTask: {
     ...{ method: "post", path: "/tasks", role: "operator", tag: "tasks" },
-    summary: "Begin long work: verify, compact or repack",
+    summary: "Begin long work: verify, compact, repack, drop (role admin) or export",
+    change: true,
+  },
+  removeTask: {
+    ...{ method: "delete", path: "/tasks/{task}", role: "operator", tag: "tasks" },
+    summary: "Forget a task that has ended, with the file of an export",
     change: true,
   },
   steerTask: {

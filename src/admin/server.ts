@@ -120,7 +120,7 @@ async function openRooms(
   const tasks = await Tasks.open(dir, { disk, clock, random, logger });
   const traces = new Traces({ clock, random, logger });
   const app = createAdminApp(settings, {
-    ...{ host, keys, audit, tasks, traces, clock, logger, version, helpOf },
+    ...{ host, keys, audit, tasks, traces, clock, disk, logger, version, helpOf },
   });
   return { app, audit, tasks, traces, firstKey: firstSecret };
 }

@@ -1,30 +1,33 @@
-// Long work: one shard after the other, so that it can be paused, go on after a restart, and tell how
-// far it is. What a task has found and which shards are behind it is in one small file of the data
-// directory, written after each shard; a shard that was begun is begun again.
+// Long work that is watched and steered: it can be paused, goes on after a restart, and tells how far it
+// is. What a task has found and where it stands is in one small file of the data directory, written after
+// each step (`task-work.ts`); a step that was begun is begun again.
 //
 // Bounded: tasks at work, tasks remembered, findings kept of one task. A cancelled or paused task stops
-// between two steps of the store's work.
+// between two steps. The file of an export goes with its task.
 
 import {
   type Clock,
   type Disk,
-  isCodedError,
   joinPath,
   type Logger,
   type Random,
   toError,
 } from "../base/index.ts";
-import type { ShardNumber, StoreOperator, WorkOptions, WorkProgress } from "../store/index.ts";
+import type { WorkProgress } from "../store/index.ts";
 import type { Task } from "./contract.ts";
 import { adminErrors } from "./errors.ts";
 import { type ListKind, readList, writeList } from "./list-file.ts";
+import {
+  exportPath,
+  shardKinds,
+  type StoredTask,
+  type TaskKind,
+  type TaskOptions,
+  type TaskStore,
+  workOff,
+} from "./task-work.ts";
 
-export type TaskKind = Task["kind"];
-export type TaskOptions = { readonly database?: string; readonly shard?: ShardNumber };
 export type TaskVerb = "pause" | "resume" | "cancel";
-
-/** What the work is done on: the store of a ready node. */
-export type TaskStore = Pick<StoreOperator, "shards" | "verify" | "compact" | "repack">;
 
 export type TaskComponents = {
   readonly disk: Disk;
@@ -36,26 +39,10 @@ export type TaskComponents = {
 const fileName = "tasks.json";
 const activeMax = 4;
 const keptMax = 100;
-const findingsMax = 1000;
-
-type Report = { [key: string]: number | unknown[] };
-
-/** As it is kept. */
-type Stored = {
-  readonly id: string;
-  readonly kind: TaskKind;
-  readonly options: TaskOptions;
-  readonly startedMs: number;
-  state: Task["state"];
-  shardsLeft: ShardNumber[];
-  shardsTotal: number;
-  report: Report;
-  endedMs: number | undefined;
-  error: string | undefined;
-};
+const exportsFolder = "exports";
 
 type Live = {
-  readonly stored: Stored;
+  readonly stored: StoredTask;
   progress: WorkProgress | undefined;
   /** Of the shard at work. */
   sinceMs: number;
@@ -64,20 +51,22 @@ type Live = {
 
 export class Tasks {
   readonly #path: string;
+  readonly #exportsDir: string;
   readonly #components: TaskComponents;
   readonly #tasks = new Map<string, Live>();
   #store: TaskStore | undefined;
   #saving: Promise<void> = Promise.resolve();
   #stopped = false;
 
-  private constructor(path: string, components: TaskComponents) {
-    this.#path = path;
+  private constructor(dir: string, components: TaskComponents) {
+    this.#path = joinPath(dir, fileName);
+    this.#exportsDir = joinPath(dir, exportsFolder);
     this.#components = components;
   }
 
   /** Reads what a former process left; nothing runs before `begin`. */
   static async open(dir: string, components: TaskComponents): Promise<Tasks> {
-    const tasks = new Tasks(joinPath(dir, fileName), components);
+    const tasks = new Tasks(dir, components);
     for (const stored of await readTasks(tasks.#path, components)) tasks.#add(stored);
     return tasks;
   }
@@ -111,7 +100,7 @@ export class Tasks {
     if (this.#active().length >= activeMax)
       throw adminErrors.busy({ what: "tasks", max: activeMax });
     const { random, clock } = this.#components;
-    const all = store.shards(options.database).map(({ number }) => number);
+    const all = store.operator.shards(options.database).map(({ number }) => number);
     const shards = options.shard === undefined ? all : all.filter((each) => each === options.shard);
     if (options.shard !== undefined && shards.length === 0) {
       throw adminErrors.thingMissing({ thing: "shard", name: options.shard });
@@ -119,7 +108,8 @@ export class Tasks {
     const live = this.#add({
       id: `${kind}-${random.bytes(4).toString("hex")}`,
       kind,
-      options,
+      // An export ends: what comes later is not in it.
+      options: kind === "export" ? { toUs: Math.floor(clock.wallUs()), ...options } : options,
       startedMs: Math.floor(clock.wallUs() / 1000),
       state: "running",
       shardsLeft: shards,
@@ -128,10 +118,32 @@ export class Tasks {
       endedMs: undefined,
       error: undefined,
     });
-    this.#forgetOld();
+    await this.#forgetOld();
     await this.#save();
     this.#run(live, store);
     return this.#view(live);
+  }
+
+  /**
+   * Forgets a task that has ended, with the file of an export.
+   * @throws ADMIN_THING_NOT_FOUND, ADMIN_TASK_STATE.
+   */
+  async remove(id: string): Promise<void> {
+    const { stored } = this.#find(id);
+    if (stored.endedMs === undefined) {
+      throw adminErrors.taskState({ task: id, state: stored.state, verb: "forget" });
+    }
+    await this.#forget(id);
+    await this.#save();
+  }
+
+  /** The file of an export that is done. @throws ADMIN_THING_NOT_FOUND, ADMIN_TASK_STATE. */
+  exported(id: string): { readonly path: string; readonly bytes: number } {
+    const { stored } = this.#find(id);
+    if (stored.kind !== "export" || stored.state !== "done") {
+      throw adminErrors.taskState({ task: id, state: stored.state, verb: "download" });
+    }
+    return { path: exportPath(this.#exportsDir, id), bytes: stored.position?.bytes ?? 0 };
   }
 
   /** @throws ADMIN_THING_NOT_FOUND, ADMIN_TASK_STATE. */
@@ -143,6 +155,10 @@ export class Tasks {
     live.stored.state = next;
     if (verb === "cancel") live.stored.endedMs = Math.floor(this.#components.clock.wallUs() / 1000);
     await this.#save();
+    if (next === "cancelled") {
+      await live.work;
+      await this.#removeFile(live.stored);
+    }
     if (verb === "resume" && this.#store !== undefined) {
       await live.work;
       this.#run(live, this.#store);
@@ -169,16 +185,32 @@ export class Tasks {
     return live;
   }
 
-  #add(stored: Stored): Live {
+  #add(stored: StoredTask): Live {
     const live: Live = { stored, progress: undefined, sinceMs: 0, work: undefined };
     this.#tasks.set(stored.id, live);
     return live;
   }
 
-  #forgetOld(): void {
+  async #forgetOld(): Promise<void> {
     for (const [id, { stored }] of this.#tasks) {
       if (this.#tasks.size <= keptMax) return;
-      if (stored.endedMs !== undefined) this.#tasks.delete(id);
+      if (stored.endedMs !== undefined) await this.#forget(id);
+    }
+  }
+
+  async #forget(id: string): Promise<void> {
+    const { stored } = this.#find(id);
+    this.#tasks.delete(id);
+    await this.#removeFile(stored);
+  }
+
+  async #removeFile({ id, kind }: StoredTask): Promise<void> {
+    if (kind !== "export") return;
+    const { disk, logger } = this.#components;
+    try {
+      await disk.remove(exportPath(this.#exportsDir, id));
+    } catch (error) {
+      logger.warn("admin.export_not_removed", { task: id, error: toError(error) });
     }
   }
 
@@ -189,35 +221,25 @@ export class Tasks {
       logger.error("admin.task_failed", { task: id, kind, error: toError(error) });
       live.stored.error = toError(error).message;
       await this.#end(live, "failed");
+      await this.#removeFile(live.stored);
     });
   }
 
   async #workOff(live: Live, store: TaskStore): Promise<void> {
     const { stored } = live;
+    const { clock, disk } = this.#components;
     const isStopped = (): boolean => this.#stopped || stored.state !== "running";
-    for (;;) {
-      const [shard] = stored.shardsLeft;
-      if (isStopped()) return;
-      if (shard === undefined) break;
-      live.sinceMs = this.#components.clock.elapsedMs();
-      live.progress = undefined;
-      const options: WorkOptions = {
-        shard,
-        isCancelled: isStopped,
-        onProgress: (progress) => {
-          live.progress = progress;
-        },
-      };
-      try {
-        addTo(stored.report, await store[stored.kind](options));
-      } catch (error) {
-        if (isStopped() && isCodedError(error, "STORE_WORK_CANCELLED")) return;
-        throw error;
-      }
-      stored.shardsLeft = stored.shardsLeft.slice(1);
-      await this.#save();
-    }
-    await this.#end(live, "done");
+    live.sinceMs = clock.elapsedMs();
+    live.progress = undefined;
+    await workOff({
+      ...{ stored, store, clock, disk, exportsDir: this.#exportsDir, isStopped },
+      onProgress: (progress) => {
+        if (progress === undefined) live.sinceMs = clock.elapsedMs();
+        live.progress = progress;
+      },
+      save: () => this.#save(),
+    });
+    if (!isStopped()) await this.#end(live, "done");
   }
 
   async #end(live: Live, state: "done" | "failed"): Promise<void> {
@@ -235,13 +257,15 @@ export class Tasks {
     const total = progress?.total ?? 0;
     const ratePerS = isRunning && elapsedS > 0 ? Math.round((done / elapsedS) * 10) / 10 : 0;
     // Shards are of much the same size: what this one takes, the others will take.
-    const left = Math.max(0, total - done) + Math.max(0, shardsLeft.length - 1) * total;
+    const isByShard = shardKinds.some((each) => each === kind);
+    const shardsBehind = isByShard ? Math.max(0, shardsLeft.length - 1) : 0;
+    const left = Math.max(0, total - done) + shardsBehind * total;
     return {
       ...{ id, kind, state, options: { ...options }, startedMs, endedMs },
-      phase: phaseOf(stored, shardsDone),
-      done: isRunning ? done : shardsDone,
-      total: isRunning ? total : shardsTotal,
-      unit: isRunning ? (progress?.unit ?? "steps") : "shards",
+      phase: isRunning && !isByShard ? (progress?.what ?? "starting") : phaseOf(stored, shardsDone),
+      done: isRunning || !isByShard ? done : shardsDone,
+      total: isRunning || !isByShard ? total : shardsTotal,
+      unit: isRunning || !isByShard ? (progress?.unit ?? "steps") : "shards",
       ratePerS,
       etaMs: isRunning && ratePerS > 0 ? Math.round((left / ratePerS) * 1000) : undefined,
       report: { ...stored.report },
@@ -270,22 +294,11 @@ const steps: Readonly<Record<TaskVerb, Partial<Record<Task["state"], Task["state
   cancel: { running: "cancelled", paused: "cancelled" },
 };
 
-function phaseOf({ state, shardsTotal }: Stored, shardsDone: number): string {
+function phaseOf({ state, shardsTotal }: StoredTask, shardsDone: number): string {
   return state === "running" ? `shard ${shardsDone + 1} of ${shardsTotal}` : state;
 }
 
-/** Adds counts up and lists together, up to a limit. */
-function addTo(report: Report, part: object): void {
-  for (const [key, value] of Object.entries(part)) {
-    const before = report[key];
-    if (typeof value === "number") report[key] = (typeof before === "number" ? before : 0) + value;
-    else if (Array.isArray(value)) {
-      report[key] = [...(Array.isArray(before) ? before : []), ...value].slice(0, findingsMax);
-    }
-  }
-}
-
-async function readTasks(path: string, { disk, logger }: TaskComponents): Promise<Stored[]> {
+async function readTasks(path: string, { disk, logger }: TaskComponents): Promise<StoredTask[]> {
   const tasks = await readList(disk, path, kind);
   if (tasks !== undefined) return tasks;
   logger.warn("admin.tasks_damaged", {
@@ -295,9 +308,9 @@ async function readTasks(path: string, { disk, logger }: TaskComponents): Promis
   return [];
 }
 
-function isStored(value: unknown): value is Stored {
-  const task = value as Partial<Stored> | null;
+function isStored(value: unknown): value is StoredTask {
+  const task = value as Partial<StoredTask> | null;
   return typeof task?.id === "string" && Array.isArray(task.shardsLeft);
 }
 
-const kind: ListKind<Stored> = { name: "tasks", isItem: isStored };
+const kind: ListKind<StoredTask> = { name: "tasks", isItem: isStored };

@@ -87,7 +87,7 @@ export async function adminWorld(settings: Partial<AdminSettings> = {}) {
   const app: AdminApp = createAdminApp(
     { ...adminSettings, ...settings },
     {
-      ...{ host: node.host, keys, audit, tasks, traces, clock, logger },
+      ...{ host: node.host, keys, audit, tasks, traces, clock, disk, logger },
       ...{ version: "1.2.3", helpOf: () => "help" },
     },
   );

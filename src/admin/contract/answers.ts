@@ -258,7 +258,7 @@ export const hold = v.object({
 
 // ---------------------------------------------------------------- tasks
 
-export const taskKinds = ["verify", "compact", "repack"] as const;
+export const taskKinds = ["verify", "compact", "repack", "drop", "export"] as const;
 export const taskStates = ["running", "paused", "done", "failed", "cancelled"] as const;
 
 export const task = v.object({
@@ -273,7 +273,7 @@ export const task = v.object({
   etaMs: v.optional(whole),
   startedMs: whole,
   endedMs: v.optional(whole),
-  options: v.record(v.string(), v.union([v.string(), v.number()])),
+  options: v.record(v.string(), v.union([v.string(), v.number(), v.boolean()])),
   /** What it found or did, when it has ended. */
   report: v.optional(v.record(v.string(), v.unknown())),
   error: v.optional(text),

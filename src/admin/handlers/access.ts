@@ -1,7 +1,9 @@
 // API keys, the audit log, tasks, traces.
 
+import { parseTopicFilter } from "../../topic/index.ts";
 import { type AuditLog, type AuditPosition, auditTrails } from "../audit.ts";
 import { limitDefault } from "../contract/values.ts";
+import { checkRole } from "../guard.ts";
 import {
   decodeCursor,
   encodeCursor,
@@ -22,6 +24,7 @@ export type AccessHandlers = Handlers<
   | "listTasks"
   | "getTask"
   | "startTask"
+  | "removeTask"
   | "steerTask"
   | "listTraces"
   | "startTrace"
@@ -53,9 +56,15 @@ export function accessHandlers(parts: AccessParts): AccessHandlers {
     },
     listTasks: () => listOf(tasks.list()),
     getTask: ({ params: { task } }) => tasks.get(task),
-    startTask: ({ body: { kind, ...options } }) => {
+    startTask: ({ body: { kind, ...options } }, caller) => {
       running();
+      if (kind === "drop") checkRole(caller, "admin", "to drop what is stored");
+      if (options.filter !== undefined) parseTopicFilter(options.filter);
       return tasks.start(kind, given(options));
+    },
+    removeTask: async ({ params: { task } }) => {
+      await tasks.remove(task);
+      return { done: true };
     },
     listTraces: () => listOf(traces.list()),
     startTrace: ({ body: { minutes, ...what } }) =>

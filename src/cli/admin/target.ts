@@ -5,7 +5,11 @@
 import { chmodSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
-import { type AdminClient, createAdminClient } from "../../admin/client.ts";
+import {
+  type AdminClient,
+  type AdminClientOptions,
+  createAdminClient,
+} from "../../admin/client.ts";
 import { toError } from "../../base/index.ts";
 import type { CommandInput, Io, OptionSpec } from "../command.ts";
 import { cliErrors } from "../errors.ts";
@@ -44,13 +48,18 @@ export function targetUrlOf({ options, io }: Asking, saved = contextOf(options, 
 }
 
 /** @throws CLI_USAGE, CLI_FILE_UNREADABLE. */
-export function clientOf({ options, io }: Asking): AdminClient {
+export function clientOf(asking: Asking): AdminClient {
+  return createAdminClient(targetOf(asking));
+}
+
+/** @throws CLI_USAGE, CLI_FILE_UNREADABLE. */
+export function targetOf({ options, io }: Asking): AdminClientOptions {
   const saved = contextOf(options, io);
   const url = targetUrlOf({ options, io }, saved);
   const isSaved = saved !== undefined && isSameAddress(url, saved.url);
   const key =
     options.text("key") ?? io.environment.FLAGSTONE_KEY ?? (isSaved ? saved.key : undefined);
-  return createAdminClient({ url, ...(key === undefined ? {} : { key }) });
+  return { url, ...(key === undefined ? {} : { key }) };
 }
 
 /** REQUIRES: both were checked. */

@@ -75,6 +75,11 @@ export const commandRows: readonly CommandRow[] = [
     load: async () => (await import("./messages.ts")).history,
   },
   {
+    name: "export",
+    summary: "stored messages as a file, one JSON object a line",
+    load: async () => (await import("./export.ts")).exportCommand,
+  },
+  {
     name: "databases",
     summary: "databases",
     load: async () => (await import("./storage.ts")).databases,

@@ -5,6 +5,7 @@ import { argument, askCommand, timeUsOf } from "../admin/ask.ts";
 import { bytes, type Column, grouped, span, tableOf, time } from "../admin/output.ts";
 import type { Command, CommandFamily, CommandInput, OptionSpec } from "../command.ts";
 import { cliErrors } from "../errors.ts";
+import { finished } from "./tasks.ts";
 
 type ItemOf<
   K extends
@@ -143,9 +144,13 @@ const trim = askCommand({
     const database = input.arguments[0] ?? "messages";
     const before = input.options.needed("before", "--before");
     const untilUs = timeUsOf(before, "--before", input.io.clock.wallUs());
-    const body = { untilUs, force: input.options.isOn("force") };
-    const value = await input.admin.dropGenerations({ params: { database }, body });
-    return { value, table: () => `${value.generations} generations dropped\n` };
+    const force = input.options.isOn("force");
+    const body = { kind: "drop" as const, database, untilUs, force };
+    const begun = await input.admin.startTask({ body });
+    const value = await finished(input.admin, begun, input.io);
+    const { generations = 0, held = 0 } = value.report ?? {};
+    const kept = held === 0 ? "" : `, ${held} are held`;
+    return { value, table: () => `${generations} generations dropped${kept}\n` };
   },
 });
 

@@ -73,22 +73,35 @@ const steer = (verb: "pause" | "resume" | "cancel", summary: string): Command =>
     },
   });
 
+const forget = askCommand({
+  name: "forget",
+  summary: "forget a task that has ended, with the file of an export",
+  arguments: [{ name: "[task]", doc: "its id" }],
+  examples: ["tasks forget verify-1a2b3c4d", "tasks forget compact-1a2b3c4d -o json"],
+  show: async (input) => {
+    const task = argument(input, 0, "the task");
+    const value = await input.admin.removeTask({ params: { task } });
+    return { value, table: () => `${task} was forgotten\n` };
+  },
+});
+
 export const tasks: CommandFamily = {
   name: "tasks",
-  summary: "long work: list, show, pause, resume, cancel",
+  summary: "long work: list, show, pause, resume, cancel, forget",
   commands: [
     list,
     show,
     steer("pause", "pause a task between two steps"),
     steer("resume", "go on with a paused task"),
-    steer("cancel", "end a task; what it did stays"),
+    steer("cancel", "end a task; what it did stays, but for an export"),
+    forget,
   ],
   hasDefault: true,
 };
 
 // ---------------------------------------------------------------- starting
 
-const startCommand = (kind: Task["kind"], summary: string): Command =>
+const startCommand = (kind: "verify" | "compact", summary: string): Command =>
   askCommand({
     name: kind,
     summary,
@@ -108,7 +121,7 @@ export const repack: Command = startCommand(
   "pack sealed slabs anew: full blocks, nothing that expired",
 );
 
-async function runTask(input: AskInput, kind: Task["kind"]): Promise<Shown> {
+async function runTask(input: AskInput, kind: "verify" | "compact"): Promise<Shown> {
   const { admin, options, io } = input;
   const database = options.text("database");
   const shard = options.whole("shard", "--shard", [0, 2 ** 32 - 1]);
@@ -124,16 +137,25 @@ async function runTask(input: AskInput, kind: Task["kind"]): Promise<Shown> {
       table: () => `${begun.id} is running; see \`tasks show ${begun.id}\`\n`,
     };
   }
-  const ended = await untilEnded(admin, begun, io);
-  if (ended.state === "failed") {
-    throw cliErrors.taskFailed({ task: ended.id, reason: ended.error ?? "see the node's log" });
-  }
+  const ended = await finished(admin, begun, io);
   const findings = ended.report?.findings;
   if (Array.isArray(findings) && findings.length > 0) {
     io.error(`${taskText(ended)}`);
     throw cliErrors.taskFailed({ task: ended.id, reason: `${findings.length} findings` });
   }
   return { value: ended, table: () => taskText(ended) };
+}
+
+/** Waits with a bar in a terminal. @throws CLI_TASK_FAILED. */
+export async function finished(admin: AdminClient, begun: Task, io: Io): Promise<Task> {
+  const ended = await untilEnded(admin, begun, io);
+  if (ended.state === "failed") {
+    throw cliErrors.taskFailed({ task: ended.id, reason: ended.error ?? "see the node's log" });
+  }
+  if (ended.state === "cancelled") {
+    throw cliErrors.taskFailed({ task: ended.id, reason: "it was cancelled" });
+  }
+  return ended;
 }
 
 const lookMs = 300;

@@ -54,7 +54,8 @@ export async function openOperator(place: Place, closer: Closer): Promise<Operat
     ready: (ready) => {
       view.becameReady(ready);
       const running = view.running();
-      if (running !== undefined) tasks.begin(running.operator);
+      if (running !== undefined)
+        tasks.begin({ operator: running.operator, messages: running.store });
     },
     drain: async () => {
       view.drains();

@@ -44,6 +44,7 @@ const good: Readonly<Record<OperationName, { path: string; body?: unknown }>> = 
   listTasks: { path: "/tasks" },
   getTask: { path: "/tasks/verify-1" },
   startTask: { path: "/tasks", body: { kind: "verify" } },
+  removeTask: { path: "/tasks/verify-1" },
   steerTask: { path: "/tasks/verify-1/pause" },
   listTraces: { path: "/traces" },
   startTrace: { path: "/traces", body: { clientId: "a", minutes: 1 } },

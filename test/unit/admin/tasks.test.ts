@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { type TaskStore, Tasks } from "../../../src/admin/tasks.ts";
+import type { TaskStore } from "../../../src/admin/task-work.ts";
+import { Tasks } from "../../../src/admin/tasks.ts";
 import {
   CodedError,
   SeededRandom,
@@ -8,15 +9,29 @@ import {
   silentLogger,
   sleep,
 } from "../../../src/base/index.ts";
-import type { ShardInfo, WorkOptions } from "../../../src/store/index.ts";
+import type { GenerationInfo, ShardInfo, WorkOptions } from "../../../src/store/index.ts";
 
 function machine(stepMs = 1000) {
   const clock = new SimClock();
   const disk = new SimDisk({ clock, random: new SeededRandom(1) });
   const random = new SeededRandom(2);
   const visited: number[] = [];
+  const dropped: number[] = [];
+  const generations = [10, 20, 30].flatMap((toUs) =>
+    [1, 2, 3].map((shard) => ({ shard, toUs, state: "sealed", isHeld: false })),
+  );
   const state = { failAt: undefined as number | undefined };
-  const store: TaskStore = {
+  const operator: TaskStore["operator"] = {
+    generations: (shard) =>
+      generations.filter((each) => each.shard === shard) as unknown as GenerationInfo[],
+    dropUntil: async (untilUs) => {
+      await sleep(clock, stepMs);
+      const due = generations.filter(({ toUs, isHeld }) => toUs <= untilUs && !isHeld);
+      for (const each of due) generations.splice(generations.indexOf(each), 1);
+      dropped.push(untilUs);
+      return due.length;
+    },
+    explain: async () => ({ streams: [] }) as never,
     shards: () => [1, 2, 3].map((number) => ({ number }) as ShardInfo),
     verify: async ({ shard = 0, onProgress, isCancelled }: WorkOptions = {}) => {
       visited.push(shard);
@@ -35,12 +50,13 @@ function machine(stepMs = 1000) {
       ...{ bytesBefore: 9, bytesAfter: 4, ttvsExpired: 3 },
     }),
   };
+  const store: TaskStore = { operator, messages: {} as TaskStore["messages"] };
   const open = async (): Promise<Tasks> => {
     await clock.complete(disk.makeDir("admin"));
     return clock.complete(Tasks.open("admin", { disk, clock, random, logger: silentLogger }));
   };
   const pass = (ms: number): Promise<void> => clock.complete(sleep(clock, ms), 10 * ms + 60_000);
-  return { clock, disk, store, open, pass, visited, state };
+  return { clock, disk, store, open, pass, visited, state, dropped, generations };
 }
 
 test("a task goes over all shards, tells how far it is, and sums up what it found", async () => {
@@ -156,5 +172,48 @@ test("a damaged file of tasks is forgotten, not fatal", async () => {
   await open();
   const file = await clock.complete(disk.open("admin/tasks.json", "create"));
   await clock.complete(file.close());
+  expect((await open()).list()).toEqual([]);
+});
+
+test("a drop goes from the oldest on, tells how far it is, and can be stopped between two ends", async () => {
+  const { open, store, clock, pass, dropped } = machine();
+  const tasks = await open();
+  tasks.begin(store);
+  const { id } = await clock.complete(tasks.start("drop", { untilUs: 20 }));
+  await pass(500);
+  const running = tasks.get(id);
+  expect(running).toMatchObject({ done: 0, total: 6, unit: "generations", phase: "dropping" });
+  await clock.complete(tasks.steer(id, "pause"));
+  await pass(10_000);
+  expect(dropped).toEqual([10]);
+  await clock.complete(tasks.steer(id, "resume"));
+  await pass(10_000);
+  expect(dropped).toEqual([10, 20]);
+  expect(tasks.get(id)).toMatchObject({ state: "done", report: { generations: 6, held: 0 } });
+});
+
+test("a drop tells what is held and stays, and waits until the folders are gone", async () => {
+  const { open, store, clock, pass, generations } = machine();
+  const tasks = await open();
+  tasks.begin(store);
+  Object.assign(generations[0] as object, { isHeld: true });
+  const removing = { shard: 2, toUs: 5, state: "dropping", isHeld: true };
+  generations.push(removing);
+  const { id } = await clock.complete(tasks.start("drop", { untilUs: 10 }));
+  await pass(5000);
+  expect(tasks.get(id)).toMatchObject({ state: "running", phase: "removing folders", done: 2 });
+  generations.splice(generations.indexOf(removing), 1);
+  await pass(1000);
+  expect(tasks.get(id)).toMatchObject({ state: "done", report: { generations: 2, held: 1 } });
+});
+
+test("a task that has ended is forgotten, one that has not is not", async () => {
+  const { open, store, clock, pass } = machine();
+  const tasks = await open();
+  tasks.begin(store);
+  const { id } = await clock.complete(tasks.start("verify", {}));
+  await expect(clock.complete(tasks.remove(id))).rejects.toThrow("cannot forget task");
+  await pass(20_000);
+  await clock.complete(tasks.remove(id));
   expect((await open()).list()).toEqual([]);
 });

@@ -20,7 +20,7 @@ let traceId: string;
 beforeEach(async () => {
   world = await adminWorld();
   folder = mkdtempSync(join(tmpdir(), "flagstone-cli-"));
-  world.tasks.begin(world.node.parts.operator);
+  world.tasks.begin({ operator: world.node.parts.operator, messages: world.node.parts.store });
   const { clock, tasks, app, traces } = world;
   traceId = traces.start(world.node.tap, { clientId: "a", minutes: 1440 }).id;
   taskId = (await clock.complete(tasks.start("verify", {}))).id;

@@ -1,0 +1,52 @@
+// The file of an export as a stream: read as fast as its reader takes it, so that a slow one costs one
+// chunk of memory. Bounded: downloads at once.
+
+import type { Disk } from "../base/index.ts";
+import { adminErrors } from "./errors.ts";
+
+const downloadsMax = 4;
+const chunkBytes = 256 * 1024;
+
+export class Downloads {
+  readonly #disk: Disk;
+  #atOnce = 0;
+
+  constructor(disk: Disk) {
+    this.#disk = disk;
+  }
+
+  /** The first `sizeBytes` of a file. @throws ADMIN_BUSY, DISK_NOT_FOUND. */
+  async open(path: string, sizeBytes: number): Promise<ReadableStream<Uint8Array>> {
+    if (this.#atOnce >= downloadsMax) {
+      throw adminErrors.busy({ what: "downloads", max: downloadsMax });
+    }
+    this.#atOnce++;
+    const file = await this.#disk.open(path, "read").catch((error: unknown) => {
+      this.#atOnce--;
+      throw error;
+    });
+    let isOpen = true;
+    const ended = async (): Promise<void> => {
+      if (!isOpen) return;
+      isOpen = false;
+      this.#atOnce--;
+      await file.close();
+    };
+    let at = 0;
+    return new ReadableStream<Uint8Array>(
+      {
+        pull: async (controller) => {
+          const chunk = Buffer.alloc(Math.min(chunkBytes, sizeBytes - at));
+          const count = chunk.length === 0 ? 0 : await file.read(chunk, at);
+          at += count;
+          if (count > 0) controller.enqueue(chunk.subarray(0, count));
+          if (count > 0 && at < sizeBytes) return;
+          await ended();
+          controller.close();
+        },
+        cancel: ended,
+      },
+      new CountQueuingStrategy({ highWaterMark: 1 }),
+    );
+  }
+}
