@@ -51,6 +51,12 @@ export const cliErrors = defineErrors({
     message: "{task} did not end well: {reason}",
     help: "`flagstone tasks show TASK` has what it found.",
   },
+  replayOverflow: {
+    code: "CLI_REPLAY_OVERFLOW",
+    kind: "limit",
+    message: "more than {max} messages, or 64 MiB, came while the past was printed",
+    help: "Ask for a later --from or a narrower filter, or use `flagstone export`.",
+  },
   timedOut: {
     code: "CLI_TIMED_OUT",
     kind: "retry",

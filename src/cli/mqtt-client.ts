@@ -38,6 +38,8 @@ export type IncomingMessage = {
   readonly contentType: string | undefined;
   readonly responseTopic: string | undefined;
   readonly messageExpiryS: number | undefined;
+  /** Commit time, of what was stored (`sub --from`). */
+  readonly timeUs?: number;
 };
 
 export interface MqttClient {

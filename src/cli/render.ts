@@ -26,6 +26,7 @@ function jsonOf(message: IncomingMessage): Record<string, unknown> {
     ...(isText ? { payload: decoded } : { payloadBase64: text.toString("base64") }),
     qos: message.qos,
     retain: message.isRetained,
+    ...(message.timeUs === undefined ? {} : { timeUs: message.timeUs }),
     ...(message.isDuplicate ? { dup: true } : {}),
     ...(message.contentType === undefined ? {} : { contentType: message.contentType }),
     ...(message.responseTopic === undefined ? {} : { responseTopic: message.responseTopic }),
