@@ -86,7 +86,7 @@ export const operations = {
   },
   listSubscriptions: {
     ...{ method: "get", path: "/subscriptions", role: "viewer", tag: "sessions" },
-    summary: "Subscriptions of durable sessions, in order of client id",
+    summary: "Subscriptions of durable sessions and of connected clients, in order of client id",
   },
   listRetained: {
     ...{ method: "get", path: "/retained", role: "viewer", tag: "messages" },

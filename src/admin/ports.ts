@@ -1,6 +1,6 @@
 // What the admin room needs of the node it shows. `node` implements it; tests have their own.
 
-import type { TapListener } from "../broker/index.ts";
+import type { LivePage, TapListener } from "../broker/index.ts";
 import type { Retained, SessionInspector } from "../session/index.ts";
 import type { Alarm, Store, StoreOperator, Ttv } from "../store/index.ts";
 import type {
@@ -34,6 +34,12 @@ export interface ClientsPort {
     readonly hasMore: boolean;
     readonly total: number;
   };
+  /** Like `list`, of those without a durable session, with what they are subscribed to. */
+  live(query: {
+    readonly prefix: string;
+    readonly after: string;
+    readonly countMax: number;
+  }): LivePage;
   get(clientId: string): ClientInfo | undefined;
   /** Ends the connection with 0x98. False when there is none. */
   kick(clientId: string): boolean;

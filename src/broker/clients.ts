@@ -2,6 +2,8 @@
 // that are there at the moment. A page looks at every connection and keeps as many as it has room for,
 // so its cost grows with the connections and not with what is sorted.
 
+import type { Session, Subscription } from "../session/index.ts";
+
 export type ClientView = {
   readonly clientId: string;
   readonly user: string | undefined;
@@ -16,9 +18,24 @@ export type ClientView = {
   readonly isPaused: boolean;
 };
 
+/** A client that keeps nothing when it goes, with what it is subscribed to. */
+export type LiveClient = {
+  readonly clientId: string;
+  readonly subscriptions: readonly Subscription[];
+};
+
+export type LivePage = {
+  readonly clients: readonly LiveClient[];
+  readonly hasMore: boolean;
+  /** Subscriptions of all such clients that have the prefix. */
+  readonly subscriptionCount: number;
+};
+
 /** What is looked at. */
 export type ViewedConnection = {
   readonly client: { readonly clientId: string };
+  /** Of an accepted client that keeps nothing. */
+  readonly memorySession: Pick<Session, "subscriptions"> | undefined;
   view(): ClientView | undefined;
   kick(): void;
 };
@@ -57,6 +74,23 @@ export class ClientDirectory {
     }
     const clients = smallest.slice(0, countMax).flatMap((connection) => connection.view() ?? []);
     return { clients, hasMore: smallest.length > countMax, total };
+  }
+
+  /** Like `list`, of clients without a durable session. */
+  live({ prefix, after, countMax }: ClientQuery): LivePage {
+    const smallest: ViewedConnection[] = [];
+    let subscriptionCount = 0;
+    for (const connection of this.#connections()) {
+      const { memorySession, client } = connection;
+      if (memorySession === undefined || !client.clientId.startsWith(prefix)) continue;
+      for (const _each of memorySession.subscriptions()) subscriptionCount++;
+      if (client.clientId > after) keepSmallest(smallest, connection, countMax + 1);
+    }
+    const clients = smallest.slice(0, countMax).map(({ client: { clientId }, memorySession }) => ({
+      clientId,
+      subscriptions: [...(memorySession?.subscriptions() ?? [])],
+    }));
+    return { clients, hasMore: smallest.length > countMax, subscriptionCount };
   }
 
   get(clientId: string): ClientView | undefined {

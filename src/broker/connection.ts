@@ -130,6 +130,11 @@ export class ClientConnection
     return this.#accepted !== undefined;
   }
 
+  get memorySession(): Session | undefined {
+    const session = this.hasEnded() ? undefined : this.#accepted?.session;
+    return session?.durable === false ? session : undefined;
+  }
+
   get isDurable(): boolean {
     return this.#accepted?.session.durable ?? false;
   }

@@ -33,7 +33,7 @@ export { type StoredUser, StoredUsers } from "./auth/stored-users.ts";
 export * from "./auth/types.ts";
 export { PasswordVerifier, verifierSettingsDefault } from "./auth/verifier.ts";
 export { Broker, type BrokerComponents, createBroker, type SessionPorts } from "./broker.ts";
-export type { ClientDirectory, ClientPage, ClientView } from "./clients.ts";
+export type { ClientDirectory, ClientPage, ClientView, LivePage } from "./clients.ts";
 export { type BrokerCounters, createBrokerCounters } from "./counters.ts";
 export { brokerErrors } from "./errors.ts";
 export type * from "./hooks/types.ts";

@@ -191,6 +191,8 @@ export interface Session {
    * whole, as `$share/{name}/{filter}`.
    */
   subscribe(subscriptions: readonly Subscription[]): Promise<readonly SubscribeResult[]>;
+  /** Those in effect, shared ones whole. */
+  subscriptions(): Iterable<Subscription>;
   /** True per filter that existed. Durable when it resolves. */
   unsubscribe(filters: readonly string[]): Promise<readonly boolean[]>;
   /** Starts the paging of retained messages for these results. */
@@ -315,6 +317,16 @@ export interface SessionInspector {
   /** In order of client ids. Reads the keys of the sessions it returns and no others. */
   list(query: SessionQuery, page: PageRequest): Promise<SessionPage>;
   get(clientId: string): Promise<SessionDetail | undefined>;
+  /** Client ids of durable sessions behind `after`, in order. From memory. */
+  clientIds(query: {
+    readonly prefix: string;
+    readonly after: string;
+    readonly countMax: number;
+  }): { readonly clientIds: readonly string[]; readonly hasMore: boolean };
+  /** Reads the subscriptions of a durable session and nothing else of it; none without a session. */
+  subscriptionsOf(clientId: string): Promise<readonly Subscription[]>;
+  /** Subscriptions of all durable sessions whose client ids begin so. From memory. */
+  subscriptionCount(prefix: string): number;
   /** The first messages that wait, in the order of delivery; consumes and changes nothing. */
   peek(clientId: string, page: PageRequest): Promise<BacklogPage | undefined>;
   /**

@@ -71,6 +71,10 @@ export class DurableSubscriptions {
     return this.#current.get(filter)?.subscription;
   }
 
+  get size(): number {
+    return this.#current.size;
+  }
+
   current(): Iterable<SubscriptionRecord> {
     return this.#current.values();
   }

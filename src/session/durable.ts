@@ -193,6 +193,14 @@ export class DurableSession implements Session, LiveTarget, Checkpointed, Connec
     else this.#shared.join(groups.group(filter), subscription);
   }
 
+  get subscriptionCount(): number {
+    return this.#subscriptions.size;
+  }
+
+  *subscriptions(): Iterable<Subscription> {
+    for (const { subscription } of this.#subscriptions.current()) yield subscription;
+  }
+
   subscribe(subscriptions: readonly Subscription[]): Promise<readonly SubscribeResult[]> {
     if (this.#stopped) return Promise.reject(this.#stoppedError());
     return this.#subscriptions.subscribe(subscriptions);

@@ -96,6 +96,10 @@ export class MemorySession implements Session, LiveTarget {
     this.#pump();
   }
 
+  subscriptions(): Iterable<Subscription> {
+    return this.#subscriptions.values();
+  }
+
   subscribe(subscriptions: readonly Subscription[]): Promise<readonly SubscribeResult[]> {
     const { settings, counters } = this.#context;
     const budget = new FilterBudget(filterLimits(settings), this.#subscriptions.keys());

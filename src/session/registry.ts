@@ -169,6 +169,7 @@ export class SessionRegistry implements Sessions {
       try {
         const { subscription, start } = decodeSubscription(value);
         const { filter, qos } = subscription;
+        this.#table.loadSubscription(clientLevelOf(key));
         if (qos === 0) return;
         if (sharedTopicFilter(filter) === undefined) {
           interest.add(filter, start);

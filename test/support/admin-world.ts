@@ -187,6 +187,13 @@ export function paperNode() {
     get: note("sessions.get", async (clientId: string) =>
       has(clientId) ? detail(clientId) : undefined,
     ),
+    clientIds: ({ prefix, after, countMax }) => {
+      const ids = all.map(({ clientId }) => clientId).filter((id) => id.startsWith(prefix));
+      const rest = ids.filter((id) => id > after);
+      return { clientIds: rest.slice(0, countMax), hasMore: rest.length > countMax };
+    },
+    subscriptionsOf: async (clientId) => (has(clientId) ? detail(clientId).filters : []),
+    subscriptionCount: () => 2 * all.length,
     peek: note("sessions.peek", async (clientId: string) => {
       if (!has(clientId)) return undefined;
       const messages = [{ message: paperTtv("x/1", "secret"), qos: 1 as const, inFlight: true }];
@@ -277,6 +284,10 @@ export function paperNode() {
   const parts: RunningParts = {
     clients: {
       list: () => ({ clients: [], hasMore: false, total: 0 }),
+      live: ({ after }) => ({
+        clients: "aa" > after ? [{ clientId: "aa", subscriptions: [subscription("x/+")] }] : [],
+        ...{ hasMore: false, subscriptionCount: 1 },
+      }),
       get: () => undefined,
       kick: note("clients.kick", (clientId: string) => clientId === "a"),
     },

@@ -122,7 +122,11 @@ export const sessionsChanged = v.object({
   dryRun: flag,
 });
 
-export const clientSubscription = v.object({ clientId: text, ...subscription.entries });
+export const clientSubscription = v.object({
+  clientId: text,
+  isDurable: v.pipe(flag, v.description("kept while its client is away")),
+  ...subscription.entries,
+});
 
 // ---------------------------------------------------------------- messages
 

@@ -102,44 +102,53 @@ function subscriptionView(subscription: Subscription) {
   return { filter, qos, noLocal, retainAsPublished, retainHandling, identifier };
 }
 
-/** Session to begin with, and how many of its subscriptions were answered. */
+/** Client to begin behind, and how many subscriptions of the next one were answered. */
 type SubscriptionPosition = readonly [afterClientId: string, skipped: number];
 
 const isPosition = (value: unknown): value is SubscriptionPosition =>
   Array.isArray(value) && typeof value[0] === "string" && Number.isSafeInteger(value[1]);
 
-/** Sessions looked at for one page; a page of a rare filter may come empty with a `next`. */
-const sessionsPerPageMax = 500;
-const sessionsPerReadMax = 100;
+/** Clients looked at for one page; a page of a rare filter may come empty with a `next`. */
+const clientsPerPageMax = 500;
 
 async function listSubscriptions(
   running: Running,
   query: InputOf<"listSubscriptions">["query"],
 ): Promise<AnswerOf<"listSubscriptions">> {
-  const { sessions } = running();
+  const { sessions, clients } = running();
+  const prefix = query.clientIdPrefix ?? "";
   const countMax = query.limit ?? limitDefault;
-  const prefix = given({ clientIdPrefix: query.clientIdPrefix });
   const isWanted = matcherOf(query);
-  let [afterClientId, skipped] = decodeCursor(query.after, isPosition) ?? (["", 0] as const);
+  let [after, skipped] = decodeCursor(query.after, isPosition) ?? (["", 0] as const);
+  const look = { prefix, after, countMax: clientsPerPageMax };
+  const live = clients.live(look);
+  const durable = sessions.clientIds(look);
+  // Of those in sight of both lists; behind the end of one the other knows more than is here.
+  const ends = [
+    live.hasMore ? live.clients.at(-1)?.clientId : undefined,
+    durable.hasMore ? durable.clientIds.at(-1) : undefined,
+  ].filter((end) => end !== undefined);
+  const known = new Map(live.clients.map((each) => [each.clientId, each.subscriptions]));
+  const ids = [...new Set([...known.keys(), ...durable.clientIds])]
+    .filter((clientId) => ends.every((end) => clientId <= end))
+    .sort((a, b) => (a < b ? -1 : 1));
+  const isAll = query.filter === undefined && query.topic === undefined;
+  const total = isAll ? { total: live.subscriptionCount + sessions.subscriptionCount(prefix) } : {};
   const items: AnswerOf<"listSubscriptions">["items"] = [];
-  for (let looked = 0; looked < sessionsPerPageMax; looked += sessionsPerReadMax) {
-    const after = afterClientId === "" ? {} : { after: afterClientId };
-    const page = await sessions.list(prefix, { ...after, countMax: sessionsPerReadMax });
-    for (const { clientId } of page.sessions) {
-      const all = (await sessions.get(clientId))?.filters ?? [];
-      const found = all.filter(isWanted).slice(skipped);
-      const room = countMax - items.length;
-      for (const each of found.slice(0, room)) items.push({ clientId, ...subscriptionView(each) });
-      if (found.length > room) {
-        return { items, next: encodeCursor([afterClientId, skipped + room]) };
-      }
-      afterClientId = clientId;
-      skipped = 0;
+  for (const clientId of ids) {
+    const held = known.get(clientId);
+    const found = (held ?? (await sessions.subscriptionsOf(clientId))).filter(isWanted);
+    const room = countMax - items.length;
+    for (const each of found.slice(skipped, skipped + room)) {
+      items.push({ clientId, isDurable: held === undefined, ...subscriptionView(each) });
     }
-    if (page.next === undefined) return { items };
-    if (items.length === countMax) break;
+    if (found.length > skipped + room) {
+      return { items, next: encodeCursor([after, skipped + room]), ...total };
+    }
+    after = clientId;
+    skipped = 0;
   }
-  return { items, next: encodeCursor([afterClientId, 0]) };
+  return given({ items, next: ends.length > 0 ? encodeCursor([after, 0]) : undefined, ...total });
 }
 
 function matcherOf({

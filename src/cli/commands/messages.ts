@@ -7,7 +7,7 @@ import type { Command, CommandFamily, OptionSpec } from "../command.ts";
 
 export const subscriptions: Command = askCommand({
   name: "subscriptions",
-  summary: "subscriptions of durable sessions",
+  summary: "subscriptions of durable sessions and connected clients",
   options: [
     { flags: "--filter <filter>", doc: "exactly this filter" },
     { flags: "--topic <topic>", doc: "those that match this topic" },
@@ -30,6 +30,7 @@ export const subscriptions: Command = askCommand({
       { head: "CLIENT", cell: (row) => row.clientId },
       { head: "FILTER", cell: (row) => row.filter },
       { head: "QOS", cell: (row) => row.qos, isRight: true },
+      { head: "KEPT", cell: (row) => row.isDurable },
       { head: "NO LOCAL", cell: (row) => row.noLocal },
       { head: "ID", cell: (row) => (row.identifier === 0 ? undefined : row.identifier) },
     ];

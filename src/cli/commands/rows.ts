@@ -61,7 +61,7 @@ export const commandRows: readonly CommandRow[] = [
   },
   {
     name: "subscriptions",
-    summary: "subscriptions of durable sessions",
+    summary: "subscriptions of durable sessions and connected clients",
     load: async () => (await import("./messages.ts")).subscriptions,
   },
   {

@@ -46,6 +46,7 @@ function clientsPort(broker: Broker): ClientsPort {
       const page = clients.list(query);
       return { ...page, clients: page.clients.map(clientInfo) };
     },
+    live: (query) => clients.live(query),
     get: (clientId) => {
       const found = clients.get(clientId);
       return found === undefined ? undefined : clientInfo(found);

@@ -16,11 +16,18 @@ import type {
   SessionQuery,
   SessionSummary,
   SessionsChanged,
+  Subscription,
 } from "../api.ts";
 import type { Closing } from "../closing.ts";
 import type { SessionContext } from "../context.ts";
 import { isExpired } from "../core/choose.ts";
-import { decodeClaim, decodeClosed, encodeCursor, encodeDue } from "../core/records.ts";
+import {
+  decodeClaim,
+  decodeClosed,
+  decodeSubscription,
+  encodeCursor,
+  encodeDue,
+} from "../core/records.ts";
 import type { DurableSession } from "../durable.ts";
 import { sessionErrors } from "../errors.ts";
 import { interestOf } from "../groups/interest.ts";
@@ -80,6 +87,32 @@ export class Inspector implements SessionInspector {
     };
   }
 
+  clientIds({ prefix, after, countMax }: Parameters<SessionInspector["clientIds"]>[0]) {
+    const clientIds: string[] = [];
+    const { table, context } = this.#parts;
+    const query = { clientIdPrefix: prefix };
+    for (const { clientId } of table.matching(query, context.store, context.clock.wallUs())) {
+      if (clientId <= after) continue;
+      if (clientIds.length === countMax) return { clientIds, hasMore: true };
+      clientIds.push(clientId);
+    }
+    return { clientIds, hasMore: false };
+  }
+
+  async subscriptionsOf(clientId: string): Promise<readonly Subscription[]> {
+    const { store, settings } = this.#parts.context;
+    const prefix = sessionKeys(clientId).subPrefix;
+    // No session has more.
+    const entries = await store
+      .state(clientId)
+      .list(prefix, { countMax: settings.subscriptionsMax });
+    return entries.map(({ value }) => decodeSubscription(value).subscription);
+  }
+
+  subscriptionCount(prefix: string): number {
+    return this.#parts.table.subscriptionCount(prefix);
+  }
+
   async peek(clientId: string, page: PageRequest): Promise<BacklogPage | undefined> {
     const stored = await this.#read(clientId);
     if (stored === undefined) return undefined;
@@ -121,6 +154,7 @@ export class Inspector implements SessionInspector {
       await this.#write(clientId, () => guarded(keys, epoch, writes));
       const interest = interestOf(this.#parts.context, clientId);
       if (known.subscription.qos > 0) interest.remove(filter);
+      this.#parts.table.subscriptionRemoved(clientId);
       return true;
     });
   }

@@ -21,6 +21,7 @@ export interface ConnectedState {
   readonly hasBacklog: boolean;
   /** As it would be closed now. */
   readonly closedState: ClosedState;
+  readonly subscriptionCount: number;
 }
 
 export type TableEntry = {
@@ -29,6 +30,8 @@ export type TableEntry = {
   user: string;
   /** Above QoS 0 and not shared. */
   readonly filters: Set<string>;
+  /** How many it has, of all kinds, while its client is away. */
+  subscriptions: number;
   connected: ConnectedState | undefined;
   /** Undefined behind an end without notice, until somebody reads it. */
   closed: ClosedState | undefined;
@@ -78,6 +81,26 @@ export class SessionTable {
     this.#entryAt(level).filters.add(filter);
   }
 
+  /** The same of any kind: counted. */
+  loadSubscription(level: string): void {
+    this.#entryAt(level).subscriptions++;
+  }
+
+  /** Of a session whose client is away. */
+  subscriptionRemoved(clientId: string): void {
+    const entry = this.get(clientId);
+    if (entry !== undefined && entry.subscriptions > 0) entry.subscriptions--;
+  }
+
+  subscriptionCount(prefix: string): number {
+    let count = 0;
+    for (const { clientId, connected, subscriptions } of this.#entries.values()) {
+      if (clientId === "" || !clientId.startsWith(prefix)) continue;
+      count += connected?.subscriptionCount ?? subscriptions;
+    }
+    return count;
+  }
+
   load(clientId: string, user: string | undefined, closed: ClosedState | undefined): void {
     const entry = this.#entryAt(keyLevel(clientId));
     this.#name(entry, clientId, user);
@@ -102,6 +125,7 @@ export class SessionTable {
   closed(clientId: string, state: ClosedState | undefined): void {
     const entry = this.get(clientId);
     if (entry === undefined) return;
+    entry.subscriptions = entry.connected?.subscriptionCount ?? entry.subscriptions;
     entry.connected = undefined;
     entry.closed = state;
   }
@@ -136,8 +160,8 @@ export class SessionTable {
   #entryAt(level: string): TableEntry {
     const known = this.#entries.get(level);
     if (known !== undefined) return known;
-    const entry = { clientId: "", user: "", filters: new Set<string>(), connected: undefined };
-    const added: TableEntry = { ...entry, closed: undefined };
+    const entry = { clientId: "", user: "", filters: new Set<string>(), subscriptions: 0 };
+    const added: TableEntry = { ...entry, connected: undefined, closed: undefined };
     this.#entries.set(level, added);
     this.#sorted = undefined;
     return added;
