@@ -4,45 +4,13 @@ import { chmod, readFile, writeFile } from "node:fs/promises";
 import net from "node:net";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import mqtt, { type MqttClient } from "mqtt";
 import { describe, expect, test } from "vitest";
 import { createAdminClient } from "../../src/admin/client.ts";
 import { metricsReference } from "../../src/cli/reference.ts";
-import { type BrokerProcess, startBroker } from "../support/broker-process.ts";
+import { startBroker } from "../support/broker-process.ts";
 import { runFlagstone } from "../support/command-line.ts";
+import { connect, keyIn, operated } from "../support/operated-broker.ts";
 import { withTemporaryFolder } from "../support/temporary-folder.ts";
-
-const keyIn = (lines: readonly string[]): string | undefined =>
-  /\bfs_\w{8}_[\w-]{43}\b/.exec(lines.join("\n"))?.[0];
-
-type Operated = {
-  readonly broker: BrokerProcess;
-  readonly url: string;
-  readonly key: string;
-  readonly folder: string;
-  readonly run: (line: readonly string[]) => ReturnType<typeof runFlagstone>;
-};
-
-/** A broker with an admin port, its first key and a command line that knows both. */
-function operated(
-  use: (at: Operated) => Promise<void>,
-  args: readonly string[] = [],
-): Promise<void> {
-  return withTemporaryFolder(async (folder) => {
-    await using broker = await startBroker({
-      dataDir: join(folder, "data"),
-      args: ["--admin-port", "0", ...args],
-    });
-    const url = `http://127.0.0.1:${broker.adminPort}`;
-    const key = keyIn(broker.startLines) as string;
-    const env = { FLAGSTONE_URL: url, FLAGSTONE_KEY: key, XDG_CONFIG_HOME: folder };
-    await use({ broker, url, key, folder, run: (line) => runFlagstone(line, { env }) });
-  });
-}
-
-function connect(port: number, clientId: string, options: object = {}): Promise<MqttClient> {
-  return mqtt.connectAsync({ port, host: "127.0.0.1", protocolVersion: 5, clientId, ...options });
-}
 
 describe("the admin port", () => {
   test("prints the first key once, in at most 12 lines, and never again", () =>

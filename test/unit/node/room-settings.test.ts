@@ -127,3 +127,30 @@ test("thresholds by first level reach messages and databases of one's own", () =
     expect(() => readConfig({ set: wrong })).toThrow("is not a level and its thresholds");
   }
 });
+
+const valueOf = (parsed: ReturnType<typeof parseValue>): unknown =>
+  "value" in parsed ? parsed.value : undefined;
+const limits = [...fieldsOf(keyTable)].filter(({ field }) => field.range !== undefined);
+
+test.each(
+  limits.filter(({ path }) => !/^listeners\.|^devices\./.test(path)).map((row) => [row.path, row]),
+)(
+  "R119: %s means one thing at 0, and takes its default and both ends of its range",
+  (_path, row) => {
+    const { field } = row as { field: Field };
+    const [min = "", max = ""] = (field.range ?? "").split(" to ");
+    for (const text of [min, max, String(field.fallback ?? min)]) {
+      if (!/^[\d.]/.test(text)) continue;
+      const { value, issue } = parseValue(field, text);
+      expect([text, issue]).toEqual([text, undefined]);
+      // What is shown is what holds.
+      expect(valueOf(parseValue(field, field.format(value)))).toEqual(value);
+    }
+    const zero = parseValue(field, "0");
+    const isTaken = "value" in zero;
+    // 0 is taken where the table says what it means, or where it is the lower end like any other value.
+    const isLowerEnd = /^0(\D|$)/.test(min);
+    expect(isTaken).toBe(field.zero !== undefined || isLowerEnd);
+    if (field.zero === "no limit") expect(valueOf(zero)).toBe(Number.POSITIVE_INFINITY);
+  },
+);
