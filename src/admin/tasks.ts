@@ -19,8 +19,8 @@ import { adminErrors } from "./errors.ts";
 import { type ListKind, readList, writeList } from "./list-file.ts";
 import {
   exportPath,
-  shardKinds,
   type StoredTask,
+  shardKinds,
   type TaskKind,
   type TaskOptions,
   type TaskStore,

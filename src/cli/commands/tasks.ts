@@ -101,7 +101,7 @@ export const tasks: CommandFamily = {
 
 // ---------------------------------------------------------------- starting
 
-const startCommand = (kind: "verify" | "compact", summary: string): Command =>
+const startCommand = (kind: "verify" | "compact" | "repack", summary: string): Command =>
   askCommand({
     name: kind,
     summary,
@@ -121,7 +121,7 @@ export const repack: Command = startCommand(
   "pack sealed slabs anew: full blocks, nothing that expired",
 );
 
-async function runTask(input: AskInput, kind: "verify" | "compact"): Promise<Shown> {
+async function runTask(input: AskInput, kind: "verify" | "compact" | "repack"): Promise<Shown> {
   const { admin, options, io } = input;
   const database = options.text("database");
   const shard = options.whole("shard", "--shard", [0, 2 ** 32 - 1]);
