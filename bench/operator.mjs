@@ -1,0 +1,228 @@
+// What an operator asks while a node works: `npm run bench -- operator`.
+//
+//   --sessions 50000    durable sessions, three of which get a backlog
+//   --filters 20        subscriptions of each
+//   --dir bench-data    a folder on a real disk
+//   --save NAME         keeps the lines under this name in bench/results
+//
+// Measured over HTTP: finding the sessions in trouble; walking all subscriptions page by page with a
+// filter, with the time a publisher waits for its PUBACK meanwhile beside that without the walk, in the
+// same run. One JSON line each. A list that is not complete is an error.
+
+import { spawn } from "node:child_process";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import net from "node:net";
+import { availableParallelism } from "node:os";
+import { join, resolve } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+
+const { values } = parseArgs({
+  options: {
+    sessions: { type: "string", default: "50000" },
+    filters: { type: "string", default: "20" },
+    dir: { type: "string", default: "bench-data" },
+    save: { type: "string" },
+  },
+});
+const sessionCount = Number(values.sessions);
+const filterCount = Number(values.filters);
+const launcher = fileURLToPath(new URL("../dist/cli/main.js", import.meta.url));
+const lines = [];
+
+function emit(line) {
+  lines.push(line);
+  process.stdout.write(`${JSON.stringify(line)}\n`);
+}
+
+// ---------------------------------------------------------------- raw MQTT 3.1.1
+
+const textOf = (text) => {
+  const bytes = Buffer.from(text);
+  return Buffer.concat([Buffer.from([bytes.length >> 8, bytes.length & 255]), bytes]);
+};
+
+function packet(type, body) {
+  const length = [];
+  let rest = body.length;
+  do {
+    length.push((rest & 127) | (rest > 127 ? 128 : 0));
+    rest >>= 7;
+  } while (rest > 0);
+  return Buffer.concat([Buffer.from([type, ...length]), body]);
+}
+
+const connectPacket = (clientId, isClean) =>
+  packet(
+    0x10,
+    Buffer.concat([textOf("MQTT"), Buffer.from([4, isClean ? 2 : 0, 0, 0]), textOf(clientId)]),
+  );
+const subscribePacket = (filters) =>
+  packet(
+    0x82,
+    Buffer.concat([
+      Buffer.from([0, 1]),
+      ...filters.map((one) => Buffer.concat([textOf(one), Buffer.from([1])])),
+    ]),
+  );
+const publishPacket = (topic, id) =>
+  packet(
+    0x32,
+    Buffer.concat([textOf(topic), Buffer.from([id >> 8, id & 255]), Buffer.alloc(100, 65)]),
+  );
+
+/** A connection that gives one answer after the other. */
+async function dial(port) {
+  const socket = net.connect({ port, host: "127.0.0.1", noDelay: true });
+  await new Promise((done, failed) => socket.once("connect", done).once("error", failed));
+  let waiting = () => undefined;
+  socket.on("data", () => waiting());
+  return {
+    ask: (bytes) =>
+      new Promise((done) => {
+        waiting = done;
+        socket.write(bytes);
+      }),
+    end: () => socket.end(packet(0xe0, Buffer.alloc(0))),
+  };
+}
+
+async function leaveSession(port, clientId, filters) {
+  const client = await dial(port);
+  await client.ask(connectPacket(clientId, false));
+  await client.ask(subscribePacket(filters));
+  client.end();
+}
+
+// ---------------------------------------------------------------- the node
+
+async function startNode(dataDir) {
+  const args = ["start", "--data", dataDir, "--port", "0", "--admin-port", "0"];
+  const set = ["--set", "logger.level=warn", "--set", "protection.connectRate=0"];
+  const child = spawn(process.execPath, [launcher, ...args, ...set], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  let key = "";
+  for await (const line of createInterface({ input: child.stdout })) {
+    key = /fs_\w{8}_[\w-]{43}/.exec(line)?.[0] ?? key;
+    const ready = /^ready mqtt=\S+:(\d+) admin=(\S+) /.exec(line);
+    if (ready) return { child, port: Number(ready[1]), url: `http://${ready[2]}/api/v1`, key };
+  }
+  throw new Error("the node ended");
+}
+
+async function get({ url, key }, path) {
+  const response = await fetch(`${url}${path}`, { headers: { authorization: `Bearer ${key}` } });
+  const answer = await response.json();
+  if (!response.ok) throw new Error(JSON.stringify(answer));
+  return answer;
+}
+
+const quantile = (sorted, share) => sorted[Math.floor((sorted.length - 1) * share)];
+const rounded = (value) => Math.round(value * 100) / 100;
+
+async function ackTimes(client, whileTrue) {
+  const times = [];
+  for (let id = 1; whileTrue(times.length); id = (id % 60_000) + 1) {
+    const startMs = performance.now();
+    await client.ask(publishPacket("beat/1", id));
+    times.push(performance.now() - startMs);
+  }
+  times.sort((a, b) => a - b);
+  return { count: times.length, p50: quantile(times, 0.5), p99: quantile(times, 0.99) };
+}
+
+const dataDir = resolve(join(values.dir, "operator"));
+rmSync(dataDir, { recursive: true, force: true });
+mkdirSync(dataDir, { recursive: true });
+const node = await startNode(dataDir);
+try {
+  const lanes = 64;
+  let next = 0;
+  const began = performance.now();
+  await Promise.all(
+    Array.from({ length: lanes }, async () => {
+      while (next < sessionCount) {
+        const number = next++;
+        const filters = Array.from({ length: filterCount }, (_, index) => `f/${number}/${index}/+`);
+        await leaveSession(node.port, `s${String(number).padStart(7, "0")}`, filters);
+      }
+    }),
+  );
+  emit({
+    scenario: "sessions made",
+    sessions: sessionCount,
+    filters: filterCount,
+    seconds: rounded((performance.now() - began) / 1000),
+  });
+
+  const troubled = [7, Math.floor(sessionCount / 2), sessionCount - 1];
+  const publisher = await dial(node.port);
+  await publisher.ask(connectPacket("publisher", true));
+  for (const [index, number] of troubled.entries()) {
+    await publisher.ask(publishPacket(`f/${number}/0/x`, index + 1));
+  }
+  const finds = [];
+  for (let run = 0; run < 20; run++) {
+    const startMs = performance.now();
+    const found = await get(node, "/sessions?backlog=true&state=offline");
+    finds.push(performance.now() - startMs);
+    if (found.items.length !== troubled.length) throw new Error(`found ${found.items.length}`);
+  }
+  finds.sort((a, b) => a - b);
+  emit({
+    scenario: "find the 3 in trouble",
+    ms_p50: rounded(quantile(finds, 0.5)),
+    ms_max: rounded(finds.at(-1)),
+  });
+
+  const reader = await dial(node.port);
+  await reader.ask(connectPacket("beats", false));
+  await reader.ask(subscribePacket(["beat/#"]));
+  reader.end();
+  await ackTimes(publisher, (count) => count < 2000);
+  const before = await ackTimes(publisher, (count) => count < 4000);
+  let isWalking = true;
+  const walk = (async () => {
+    const startMs = performance.now();
+    let seen = 0;
+    let pages = 0;
+    let after = "";
+    do {
+      const page = await get(node, `/subscriptions?topic=f%2F1%2F1%2Fx&limit=1000${after}`);
+      seen += page.items.length;
+      pages++;
+      after = page.next === undefined ? "" : `&after=${encodeURIComponent(page.next)}`;
+    } while (after !== "");
+    isWalking = false;
+    return { seen, pages, seconds: (performance.now() - startMs) / 1000 };
+  })();
+  const during = await ackTimes(publisher, () => isWalking);
+  const { seen, pages, seconds } = await walk;
+  if (seen !== 1) throw new Error(`the walk found ${seen} subscriptions, not 1`);
+  const after = await ackTimes(publisher, (count) => count < 4000);
+  const plain = { p50: (before.p50 + after.p50) / 2, p99: (before.p99 + after.p99) / 2 };
+  const { total } = await get(node, "/subscriptions?limit=1");
+  emit({
+    ...{ scenario: "walk all subscriptions with a filter", subscriptions: total, pages },
+    ...{ seconds: rounded(seconds), acksMeanwhile: during.count },
+    ackMs: {
+      plainP50: rounded(plain.p50),
+      walkP50: rounded(during.p50),
+      plainP99: rounded(plain.p99),
+      walkP99: rounded(during.p99),
+    },
+    ratioP50: rounded(during.p50 / plain.p50),
+    ratioP99: rounded(during.p99 / plain.p99),
+  });
+  if (values.save !== undefined) {
+    const machine = { node: process.version, cpus: availableParallelism() };
+    const path = fileURLToPath(new URL(`results/${values.save}.json`, import.meta.url));
+    writeFileSync(path, `${JSON.stringify({ machine, lines }, null, 2)}\n`);
+  }
+} finally {
+  node.child.kill("SIGKILL");
+  rmSync(dataDir, { recursive: true, force: true });
+}
+process.exit(0);
