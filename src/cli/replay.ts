@@ -15,14 +15,16 @@ type Print = (message: IncomingMessage) => boolean;
 const heldMax = 100_000;
 const heldBytesMax = 64 * 1024 * 1024;
 const pageMax = 1000;
+const recentMin = 100;
+const recentMax = 2 * heldMax + recentMin;
 
 export class Replay {
   readonly #print: Print;
   #held: IncomingMessage[] | undefined = [];
   #heldBytes = 0;
   #overflow = false;
-  /** Of the past behind the moment of the subscription: how often, by topic and payload. */
-  readonly #seen = new Map<string, number>();
+  /** The end of the past, by topic and payload: what may have come both ways is there. */
+  #recent: string[] = [];
   cut = 0;
 
   constructor(print: Print) {
@@ -46,8 +48,6 @@ export class Replay {
   async run(admin: AdminClient, { filter, fromUs }: Past): Promise<void> {
     let after: string | undefined;
     do {
-      // Whatever is held by now may be in this page or a later one.
-      const mayOverlap = (this.#held?.length ?? 0) > 0 || after === undefined;
       const query = { filter, fromUs, payload: true, limit: pageMax };
       const page = await admin.queryHistory({
         query: after === undefined ? query : { ...query, after },
@@ -55,33 +55,40 @@ export class Replay {
       for (const message of page.items) {
         const incoming = incomingOf(message);
         if (message.isCut === true) this.cut++;
-        if (mayOverlap || page.next === undefined) this.#note(incoming);
+        this.#recent.push(keyOf(incoming));
         if (!this.#print(incoming)) return;
       }
+      if (this.#recent.length > recentMax) this.#recent = this.#recent.slice(-recentMax);
       if (this.#overflow) throw cliErrors.replayOverflow({ max: heldMax });
       after = page.next;
     } while (after !== undefined);
     const held = this.#held ?? [];
     this.#held = undefined;
+    const seen = this.#countsBehind(held.length);
     for (const message of held) {
-      if (!this.#isKnown(message) && !this.#print(message)) return;
+      if (!isKnown(message, seen) && !this.#print(message)) return;
     }
-    this.#seen.clear();
   }
 
-  #note(message: IncomingMessage): void {
-    const key = keyOf(message);
-    this.#seen.set(key, (this.#seen.get(key) ?? 0) + 1);
+  /** Twice as many as were held, so that other messages between them do no harm. */
+  #countsBehind(heldCount: number): Map<string, number> {
+    const counts = new Map<string, number>();
+    for (const key of this.#recent.slice(-(2 * heldCount + recentMin))) {
+      counts.set(key, (counts.get(key) ?? 0) + 1);
+    }
+    this.#recent = [];
+    return counts;
   }
+}
 
-  #isKnown(message: IncomingMessage): boolean {
-    if (message.isRetained) return false;
-    const key = keyOf(message);
-    const count = this.#seen.get(key) ?? 0;
-    if (count === 0) return false;
-    this.#seen.set(key, count - 1);
-    return true;
-  }
+/** Takes it out, so that the same said again is another message. */
+function isKnown(message: IncomingMessage, seen: Map<string, number>): boolean {
+  if (message.isRetained) return false;
+  const key = keyOf(message);
+  const count = seen.get(key) ?? 0;
+  if (count === 0) return false;
+  seen.set(key, count - 1);
+  return true;
 }
 
 function keyOf({ topic, payload }: IncomingMessage): string {

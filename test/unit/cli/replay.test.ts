@@ -59,6 +59,18 @@ test("the same payload said again is another message, and a retained one is neve
   expect(printed).toEqual(["on", "on", "on"]);
 });
 
+test("what is old in the past is not taken for what comes now", async () => {
+  const old = Array.from({ length: 1000 }, () => stored("on"));
+  const since = Array.from({ length: 200 }, (_, index) => stored(String(index)));
+  const { printed, replay, admin } = world([
+    [[], old],
+    [[live("on")], since],
+  ]);
+  await replay.run(admin, past);
+  expect(printed.slice(-1)).toEqual(["on"]);
+  expect(printed).toHaveLength(1201);
+});
+
 test("too much of the present while the past is printed ends it in a sentence", async () => {
   const many = Array.from({ length: 100_001 }, (_, index) => live(String(index)));
   const { replay, admin } = world([[many, []]]);
