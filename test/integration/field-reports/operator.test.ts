@@ -3,6 +3,7 @@
 
 import { rename } from "node:fs/promises";
 import { join } from "node:path";
+import mqtt from "mqtt";
 import { expect, test } from "vitest";
 import { runFlagstone } from "../../support/command-line.ts";
 import { connect, leaveSessions, operated, startOperated } from "../../support/operated-broker.ts";
@@ -120,7 +121,8 @@ test("R141, R143: the few in trouble are found among many, lists say what they l
       const peeked = await run(["sessions", "peek", "s050", "--limit", "2", "-o", "json"]);
       expect(JSON.parse(peeked.stdout).items).toHaveLength(2);
     }
-    const client = await connect(broker.port, "s050", {
+    const client = mqtt.connect({
+      ...{ port: broker.port, host: "127.0.0.1", protocolVersion: 5, clientId: "s050" },
       ...{ clean: false, properties: { sessionExpiryInterval: 3600 }, reconnectPeriod: 0 },
     });
     const got: string[] = [];
