@@ -46,7 +46,7 @@ export function createAdminClient(options: AdminClientOptions): AdminClient {
   return Object.fromEntries(functions) as AdminClient;
 }
 
-/** The messages of an export that is done, as they come: one JSON object a line. @throws as a call does. */
+/** The messages of an export that is done, one JSON object a line. @throws as a call does. */
 export async function downloadExport(
   options: AdminClientOptions,
   task: string,

@@ -1,6 +1,6 @@
-// Long work that is watched and steered: it can be paused, goes on after a restart, and tells how far it
-// is. What a task has found and where it stands is in one small file of the data directory, written after
-// each step (`task-work.ts`); a step that was begun is begun again.
+// Long work that is watched and steered: it can be paused, goes on after a restart, and tells how far
+// it is. What a task has found and where it stands is in one small file of the data directory, written
+// after each step (`task-work.ts`); a step that was begun is begun again.
 //
 // Bounded: tasks at work, tasks remembered, findings kept of one task. A cancelled or paused task stops
 // between two steps. The file of an export goes with its task.

@@ -1,7 +1,7 @@
-// `sub --from`: what was stored since a time, by the node's HTTP interface, and then what comes, by MQTT.
-// The subscription is made first and what it brings is held until the past is printed, so that nothing
-// falls between the two. What came both ways in that moment is printed once: it is known by topic and
-// payload, as MQTT tells no time of a message.
+// `sub --from`: what was stored since a time, by the node's HTTP interface, and then what comes, by
+// MQTT. The subscription is made first and what it brings is held until the past is printed, so that
+// nothing falls between the two. What came both ways in that moment is printed once: it is known by
+// topic and payload, as MQTT tells no time of a message.
 //
 // Bounded: messages held, and their bytes.
 

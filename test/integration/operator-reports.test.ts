@@ -5,9 +5,9 @@ import { rename } from "node:fs/promises";
 import { join } from "node:path";
 import mqtt from "mqtt";
 import { expect, test } from "vitest";
-import { runFlagstone } from "../../support/command-line.ts";
-import { connect, leaveSessions, operated, startOperated } from "../../support/operated-broker.ts";
-import { withTemporaryFolder } from "../../support/temporary-folder.ts";
+import { runFlagstone } from "../support/command-line.ts";
+import { connect, leaveSessions, operated, startOperated } from "../support/operated-broker.ts";
+import { withTemporaryFolder } from "../support/temporary-folder.ts";
 
 test("R2: after a restart the subscriptions of a session are listed before its client is back", () =>
   withTemporaryFolder(async (folder) => {
