@@ -13,7 +13,10 @@ async function draw(count) {
   for await (const { topic, payload } of feed) {
     drawn.set(topic.split("/")[1], JSON.parse(payload));
     left--;
-    if (left === 0) break;
+    if (left > 0) continue;
+    // Drawn: it need not come again when the dashboard is back.
+    feed.acknowledge();
+    break;
   }
 }
 

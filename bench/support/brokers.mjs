@@ -6,7 +6,8 @@
 // advise for durable sessions without limits on queues, none of them syncing before its acks:
 // - `mosquitto`: Debian's, persistence on (it saves its memory to a file now and then);
 // - `nats`: Debian's nats-server with JetStream on disk and room for 20,000 unacked messages;
-// - `aedes`: in memory; `aedes-level`: with aedes-persistence-level, which writes to LevelDB.
+// - `aedes`: in memory; `aedes-level`: with aedes-persistence-level, which writes to LevelDB;
+//   `aedes-flagstone`: with `flagstone/aedes`, which syncs before its acks.
 
 import { spawn } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
@@ -19,7 +20,7 @@ const launcher = fileURLToPath(new URL("../../dist/cli/main.js", import.meta.url
 
 const programs = { mosquitto: "/usr/sbin/mosquitto", nats: "/usr/sbin/nats-server" };
 const aedesProgram = fileURLToPath(new URL("aedes-broker.mjs", import.meta.url));
-const nodePeers = ["aedes", "aedes-level"];
+const nodePeers = ["aedes", "aedes-level", "aedes-flagstone"];
 
 /** Names that `--brokers` takes. */
 export const brokerNames = ["flagstone", ...Object.keys(programs), ...nodePeers];
@@ -87,8 +88,9 @@ function flagstoneCommand(main, { data, port, metricsPort, profileDir, extra }) 
 async function peerCommand(name, data, port) {
   if (name === "mosquitto") return mosquittoCommand(data, port);
   if (name === "nats") return natsCommand(data, port);
-  const folder = name === "aedes-level" ? [join(data, "level")] : [];
-  return [process.execPath, aedesProgram, String(port), ...folder];
+  const [, kind] = name.split("-");
+  const place = kind === undefined ? [] : [kind, join(data, kind)];
+  return [process.execPath, aedesProgram, String(port), ...place];
 }
 
 async function natsCommand(data, port) {

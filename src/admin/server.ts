@@ -38,6 +38,8 @@ export type AdminServer = {
   /** Stops long work, which the next start goes on with. Before the store closes. */
   stopTasks(): Promise<void>;
   close(): Promise<void>;
+  /** Gives the address back, and leaves the rest as it is: the machine beneath has died. */
+  abandon(): Promise<void>;
 };
 
 /** Files of this room in the data directory. */
@@ -93,6 +95,10 @@ export async function openAdmin(
       await tasks.close();
       await closeServer(server);
       await audit.close();
+    },
+    abandon: async () => {
+      app.close();
+      await closeServer(server);
     },
   };
 }

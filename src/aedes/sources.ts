@@ -1,5 +1,5 @@
 // Readers of what other Aedes persistences have stored, for `migrate`: level and redis as their
-// version 9 and 12 write it (MessagePack), mongodb as version 10 does. Each takes an open database of
+// version 9 and 12 write it (MessagePack), mongodb as its version 9 does. Each takes an open database of
 // its kind; only what is named here is used of it, and nothing is written.
 
 import type { MigrationItem, MigrationSource } from "./migrate.ts";
@@ -113,7 +113,11 @@ async function* redisPackets(db: RedisDatabase, list: string): AsyncGenerator<Ae
   for (const key of await db.lrange(list, 0, -1)) {
     const bytes = await db.getBuffer(key);
     // Its time to live is over.
-    if (bytes !== null) yield decodeMsgpack(bytes) as AedesPacket;
+    if (bytes === null) continue;
+    const packet = decodeMsgpack(bytes) as AedesPacket;
+    // One value for all its receivers: the id in it is that of whoever was sent it last.
+    if (key.startsWith("packet:")) delete packet.messageId;
+    yield packet;
   }
 }
 
@@ -147,9 +151,8 @@ async function* mongoItems(db: MongoDatabase, prefix: string): AsyncGenerator<Mi
   for await (const document of all("subscriptions")) {
     const { clientId, topic, qos, rh, rap, nl, subscriptionIdentifier } =
       document as unknown as AedesSubscription & { readonly clientId: string };
-    const identifier = subscriptionIdentifier === undefined ? {} : { subscriptionIdentifier };
-    const subscription = { topic, qos, rh, rap, nl, ...identifier };
-    yield { kind: "subscription", clientId, subscription };
+    const subscription = given({ topic, qos, rh, rap, nl, subscriptionIdentifier });
+    yield { kind: "subscription", clientId, subscription: subscription as AedesSubscription };
   }
   for (const [name, kind] of [
     ["outgoing", "queued"],
@@ -168,10 +171,23 @@ async function* mongoItems(db: MongoDatabase, prefix: string): AsyncGenerator<Mi
   }
 }
 
-/** Payloads are BSON binaries, which hold their bytes in `buffer`. */
 function mongoPacket({ added, payload, ...fields }: MongoDocument): AedesPacket {
-  const bytes =
-    payload instanceof Uint8Array ? payload : (payload as { buffer?: Uint8Array })?.buffer;
-  const content = typeof payload === "string" ? payload : Buffer.from(bytes ?? []);
-  return { ...fields, payload: content } as AedesPacket;
+  return { ...given(fields), payload: contentOf(payload) } as AedesPacket;
+}
+
+/** Payloads are BSON binaries, whose bytes are the first `position` of `buffer`. */
+function contentOf(payload: unknown): string | Buffer {
+  if (typeof payload === "string") return payload;
+  if (payload instanceof Uint8Array) return Buffer.from(payload);
+  const { buffer = new Uint8Array(), position = buffer.length } = (payload ?? {}) as {
+    readonly buffer?: Uint8Array;
+    readonly position?: number;
+  };
+  return Buffer.from(buffer.subarray(0, position));
+}
+
+/** BSON has null for what was undefined. */
+function given(fields: object): Record<string, unknown> {
+  const entries: Array<[string, unknown]> = Object.entries(fields);
+  return Object.fromEntries(entries.filter(([, value]) => value !== null && value !== undefined));
 }

@@ -15,6 +15,12 @@ export const brokerErrors = defineErrors({
     message: "client {clientId} may not publish to {topic}",
     help: "Give the client the right to publish there, or make it use another topic.",
   },
+  hooksInvalid: {
+    code: "BROKER_HOOKS_INVALID",
+    kind: "invalid",
+    message: "these hooks cannot be used: {reason}",
+    help: "A hook that is never asked protects nothing, so its name must be one of docs/embedding.md.",
+  },
   usersInvalid: {
     code: "BROKER_USERS_INVALID",
     kind: "invalid",

@@ -21,6 +21,7 @@ export { type FrameSink, PacketFramer } from "./codec/framer.ts";
 export { ChunkPool, OutputBuffer } from "./codec/output.ts";
 export * from "./codec/packets.ts";
 export { noProperties, type Properties, type UserProperty } from "./codec/properties.ts";
+export { publishPropertiesFault } from "./codec/property-check.ts";
 export {
   canonicalFrame,
   forwardableFrame,

@@ -47,7 +47,7 @@ export type AssembleContext = {
   readonly components: Components;
   /**
    * Says that an acknowledgement can no longer be kept (an fsync failed, say). The node's `failed`
-   * resolves with the first error; whoever started the node closes it.
+   * rejects with the first error; whoever started the node closes it.
    */
   fail(error: CodedError): void;
   /** How far the start is. */

@@ -43,6 +43,12 @@ export const nodeErrors = defineErrors({
     message: "the clock of this broker cannot be turned by hand",
     help: 'Create it with `clock: "manual"`.',
   },
+  argumentInvalid: {
+    code: "NODE_ARGUMENT_INVALID",
+    kind: "invalid",
+    message: "{what}: {reason}",
+    help: "The call is wrong, and nothing was done: change it as the message says.",
+  },
   placeMissing: {
     code: "NODE_PLACE_MISSING",
     kind: "invalid",

@@ -38,10 +38,16 @@ export type RunningNode = {
   /** From the call of `composeNode` until everything accepts. */
   readonly readyMs: number;
   /**
-   * Resolves with the first error after which the node acknowledges nothing more; never otherwise.
-   * Whoever started the node closes it then.
+   * Rejects with the first error after which the node acknowledges nothing more (NODE_FAILED); never
+   * resolves. Whoever started the node closes it then. A program that does not look at it is not
+   * ended by it.
    */
-  readonly failed: Promise<CodedError>;
+  readonly failed: Promise<never>;
+  /**
+   * The machine in memory on which it ran has died: answers the program's calls with `error`, gives
+   * the address of the HTTP interface back, and writes nothing. `close` is not called any more.
+   */
+  abandon(error: Error): Promise<void>;
   /**
    * Lets clients go, flushes and closes. Once; later calls get the same promise. Rejects, after all
    * has been tried, with what did not close well.
@@ -92,6 +98,10 @@ export async function composeNode(
       inside: parts.inside,
       security,
       failed: failure.promise,
+      abandon: async (error) => {
+        parts.inside.abandon(error);
+        await operated?.abandon();
+      },
       close: () => closer.close(),
       [Symbol.asyncDispose]: () => closer.close(),
     };
@@ -113,23 +123,24 @@ async function assembleWithRoom(context: AssembleContext, assemble: Assemble): P
 }
 
 type Failure = {
-  readonly promise: Promise<CodedError>;
+  readonly promise: Promise<never>;
   readonly fail: (error: CodedError) => void;
 };
 
 function createFailure(logger: Logger): Failure {
-  let settle: (error: CodedError) => void = () => undefined;
+  let reject: (error: CodedError) => void = () => undefined;
   let hasFailed = false;
-  const promise = new Promise<CodedError>((resolve) => {
-    settle = resolve;
+  const promise = new Promise<never>((_resolve, rejected) => {
+    reject = rejected;
   });
+  promise.catch(() => undefined); // it is for those who look
   return {
     promise,
     fail: (error) => {
       if (hasFailed) return;
       hasFailed = true;
       logger.error("node.failed", { error });
-      settle(nodeErrors.failed({ reason: error.message }, error));
+      reject(nodeErrors.failed({ reason: error.message }, error));
     },
   };
 }

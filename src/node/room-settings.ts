@@ -183,6 +183,7 @@ export function brokerSettings({ mqtt, protection, devices }: Settings): BrokerS
     denySubscribeCode: denySubscribeCodes[mqtt.denySubscribeCode],
     sessionExpiryMaxS: Math.floor(mqtt.sessionExpiryMsMax / 1000),
     publishWaitMs: mqtt.publishWaitMs,
+    hookTimeoutMs: mqtt.hookTimeoutMs,
     subscribeWaitMs: mqtt.subscribeWaitMs,
     connectWaitMs: mqtt.connectWaitMs,
     storeQos0: mqtt.storeQos0,

@@ -41,8 +41,11 @@ export type LocalStoreOptions = {
 
 export type OpenedStore = {
   readonly store: LocalStore;
-  /** Resolves with the first error after which nothing more is written; never otherwise. */
-  readonly failed: Promise<CodedError>;
+  /**
+   * Rejects with the first error after which nothing more is written; never resolves. A program that
+   * does not look at it is not ended by it.
+   */
+  readonly failed: Promise<never>;
   /** Takes a last checkpoint and closes. Once. */
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
@@ -66,9 +69,10 @@ export async function openLocalStore(options: LocalStoreOptions): Promise<Opened
   const components = componentsOf(options);
   const closer = new Closer();
   let fail: (error: CodedError) => void = () => undefined;
-  const failed = new Promise<CodedError>((resolve) => {
-    fail = resolve;
+  const failed = new Promise<never>((_resolve, reject) => {
+    fail = reject;
   });
+  failed.catch(() => undefined); // it is for those who look
   try {
     const store = await openInto(closer, dir, options, components, (error) => fail(asCoded(error)));
     return {

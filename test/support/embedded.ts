@@ -6,7 +6,7 @@ import {
   type BrokerOptions,
   createBroker,
   type EmbeddedBroker,
-  type InsideMessage,
+  type InsideSubscription,
 } from "../../src/node/index.ts";
 
 const brokers: EmbeddedBroker[] = [];
@@ -45,14 +45,13 @@ export async function connectTo(
   return client;
 }
 
-/** The first `count` texts; the loop ends then. */
-export async function takeTexts(
-  messages: AsyncIterable<InsideMessage>,
-  count: number,
-): Promise<string[]> {
+/** The first `count` texts, which count as taken; the loop ends then. */
+export async function takeTexts(messages: InsideSubscription, count: number): Promise<string[]> {
   const texts: string[] = [];
   for await (const { payload } of messages) {
-    if (texts.push(payload.toString()) === count) break;
+    if (texts.push(payload.toString()) < count) continue;
+    messages.acknowledge();
+    break;
   }
   return texts;
 }

@@ -2,10 +2,11 @@
 // taken without a turn of the event loop.
 
 import { type Clock, type Logger, toError } from "../../base/index.ts";
-import type { Properties } from "../../mqtt/index.ts";
+import { createFrame, type Properties, publishPropertiesFault } from "../../mqtt/index.ts";
 import type { Qos } from "../../session/index.ts";
 import { topicNameFault } from "../../topic/index.ts";
 import type { BrokerCounters } from "../counters.ts";
+import { checkHooks } from "./check.ts";
 import type {
   HookClient,
   HookLogin,
@@ -44,7 +45,9 @@ export class HookRunner {
   readonly #sets: readonly Hooks[];
   readonly #parts: HookParts;
 
+  /** @throws BROKER_HOOKS_INVALID. */
   constructor(sets: readonly Hooks[], parts: HookParts) {
+    checkHooks(sets);
     this.#sets = sets;
     this.#parts = parts;
   }
@@ -231,8 +234,8 @@ function readSubscription(
 ): Decided<HookSubscription> | "nonsense" {
   if (answer === false) return refused;
   if (passes(answer)) return { value };
-  const { qos } = (answer ?? {}) as { qos?: unknown };
-  if (!isQos(qos) || qos > value.qos) return "nonsense";
+  const { qos, filter = value.filter } = (answer ?? {}) as { qos?: unknown; filter?: unknown };
+  if (!isQos(qos) || qos > value.qos || filter !== value.filter) return "nonsense";
   return { value: { ...value, qos } };
 }
 
@@ -240,6 +243,8 @@ function readPublish(answer: unknown, value: HookPublish): Decided<HookPublish> 
   if (answer === false) return refused;
   if (passes(answer)) return { value };
   if (typeof answer !== "object" || answer === null) return "nonsense";
+  // What it may have meant by a field that is none, such as `allow: false`, is not guessed.
+  if (Object.keys(answer).some((field) => !Object.hasOwn(value, field))) return "nonsense";
   const changed = { ...value, ...(answer as PublishChange) };
   const { topic, payload, qos, retain, properties } = changed as Record<string, unknown>;
   if (typeof topic !== "string" || topicNameFault(topic) !== undefined) return "nonsense";
@@ -247,9 +252,20 @@ function readPublish(answer: unknown, value: HookPublish): Decided<HookPublish> 
   if (!(payload instanceof Uint8Array) || qos !== value.qos) return "nonsense";
   if (typeof retain !== "boolean" || typeof properties !== "object") return "nonsense";
   const bytes = Buffer.from(payload);
-  return {
-    value: { topic, payload: bytes, qos: value.qos, retain, properties: properties as Properties },
-  };
+  const read = { topic, payload: bytes, qos: value.qos, retain };
+  const publish = { ...read, properties: (properties ?? {}) as Properties };
+  return isPublish(publish) ? { value: publish } : "nonsense";
+}
+
+/** A frame can be made of it. */
+function isPublish(publish: HookPublish): boolean {
+  if (publishPropertiesFault(publish.properties) !== undefined) return false;
+  try {
+    createFrame(publish);
+    return true;
+  } catch {
+    return false; // what it throws is why the answer means nothing, which is told
+  }
 }
 
 function isQos(value: unknown): value is Qos {

@@ -58,7 +58,9 @@ export class Overload {
   }
 
   #look(lagMs: number): void {
-    const memory = this.#memoryBytes();
+    // A look at the process is a read of a file, four times a second: not where nothing depends on it.
+    const isBounded = this.#settings.memoryBytesMax !== Number.POSITIVE_INFINITY;
+    const memory = isBounded ? this.#memoryBytes() : 0;
     const above = this.#levelOf(lagMs, memory);
     const below = this.#levelOf(2 * lagMs, memory * 1.1);
     let seen = this.#level;

@@ -74,7 +74,8 @@ async function runNode(
   configuration.secureWith(() => node.security.reload());
   watchTestSignals(io, node.store, logger);
   io.out(`${bannerLines(factsOf(node, io)).join("\n")}\n`);
-  const ended = await Promise.race([stopAsked, node.failed]);
+  const failed = node.failed.catch((error: CodedError) => error);
+  const ended = await Promise.race([stopAsked, failed]);
   if (typeof ended === "string") {
     logger.info("node.stopping", { signal: ended });
     await node.close();

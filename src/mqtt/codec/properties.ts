@@ -58,7 +58,7 @@ export type PropertyPlace = number;
 
 type PropertyType = "bit" | "flag" | "u16" | "u32" | "varint" | "text" | "binary" | "pair";
 
-type PropertyRow = {
+export type PropertyRow = {
   readonly id: number;
   readonly name: PropertyName;
   readonly type: PropertyType;

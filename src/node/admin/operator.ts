@@ -24,6 +24,8 @@ export type Operated = {
   failed(): void;
   /** Not ready any more; long work stops between two steps. Before the rooms close. */
   drain(): Promise<void>;
+  /** The machine beneath has died. */
+  abandon(): Promise<void>;
 };
 
 type Place = {
@@ -61,6 +63,7 @@ export async function openOperator(place: Place, closer: Closer): Promise<Operat
       view.drains();
       await server.stopTasks();
     },
+    abandon: () => server.abandon(),
   };
 }
 

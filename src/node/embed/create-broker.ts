@@ -13,12 +13,22 @@ import {
 } from "../../base/index.ts";
 import type { Hooks } from "../../broker/index.ts";
 import { MemoryMachine, memorySegmentBytes } from "../../store/index.ts";
+import type { AdminAddress } from "../admin/operator.ts";
 import type { BoundListener, Components } from "../assemble.ts";
 import { createSettings } from "../config/config.ts";
 import type { Settings } from "../config/keys.ts";
 import { nodeErrors } from "../errors.ts";
 import { startNode } from "../local.ts";
 import type { RunningNode } from "../node.ts";
+import {
+  amountRule,
+  checkArgument,
+  checkOptions,
+  countRule,
+  isRecord,
+  type Rules,
+  rules,
+} from "./arguments.ts";
 import { type BrokerEventName, type BrokerListener, EventHub } from "./events.ts";
 import type { Inside } from "./inside.ts";
 import { ManualClock } from "./manual-clock.ts";
@@ -44,9 +54,44 @@ export type BrokerOptions = {
   readonly hooks?: Hooks | readonly Hooks[];
 };
 
+/** As far as the broker itself fills in. */
+type GivenSettings = {
+  readonly listeners?: Readonly<Record<string, unknown>>;
+  readonly data?: object;
+  readonly log?: object;
+};
+
+const loggerLevels = ["debug", "info", "warn", "error"] as const;
+
+const brokerRules: Rules<BrokerOptions> = {
+  memory: rules.flag,
+  dir: rules.text,
+  port: countRule(0, 65_535),
+  host: rules.text,
+  clock: {
+    expected: '"system" or "manual"',
+    holds: (value) => value === "system" || value === "manual",
+  },
+  settings: { expected: "an object", holds: isRecord },
+  seed: {
+    expected: "a number or a text",
+    holds: (value) => typeof value === "string" || Number.isFinite(value),
+  },
+  logger: {
+    expected: `an object with the functions ${loggerLevels.join(", ")}`,
+    holds: (value) =>
+      isRecord(value) && loggerLevels.every((level) => rules.call.holds(value[level])),
+  },
+  // Hooks are looked at by the broker, which knows their names.
+  hooks: { expected: "a set of hooks or a list", holds: (value) => typeof value === "object" },
+};
+
 export type BrokerClock = {
   wallUs(): number;
-  /** Moves time on and runs what falls due. @throws NODE_CLOCK_NOT_MANUAL. */
+  /**
+   * Moves time on and runs what falls due, turn by turn: a day with a few clients takes well below a
+   * second. @throws NODE_CLOCK_NOT_MANUAL, NODE_ARGUMENT_INVALID.
+   */
   advance(durationMs: number): Promise<void>;
 };
 
@@ -57,11 +102,13 @@ export interface EmbeddedBroker extends Inside {
   readonly host: string;
   readonly port: number;
   readonly listeners: readonly BoundListener[];
+  /** The HTTP interface, where `settings.admin` wants one. */
+  readonly admin: AdminAddress | undefined;
   /** Of the last start. */
   readonly readyMs: number;
   /**
-   * Rejects with the first error after which nothing more is acknowledged; never resolves. Close the
-   * broker then. A program that does not look at it is not ended by it.
+   * Rejects with the first error after which nothing more is acknowledged (NODE_FAILED); never
+   * resolves. Close the broker then. A program that does not look at it is not ended by it.
    */
   readonly failed: Promise<never>;
   /**
@@ -70,9 +117,10 @@ export interface EmbeddedBroker extends Inside {
    */
   on<E extends BrokerEventName>(event: E, listener: BrokerListener<E>): Cancel;
   /**
-   * Power cut: connections are gone, what was not durable is lost, loops of `subscribe` end with
-   * NODE_CRASHED. Resolves when the broker runs again on the same port.
-   * @throws NODE_CRASH_IN_MEMORY_ONLY, NODE_CLOSED.
+   * Power cut: connections are gone, what was not durable is lost, calls that are under way and loops
+   * of `subscribe` end with NODE_CRASHED. Resolves when the broker runs again on the same ports. Where
+   * that fails it says why, and may be called again.
+   * @throws NODE_CRASH_IN_MEMORY_ONLY, NODE_CLOSED, what a start refuses with.
    */
   crash(): Promise<void>;
   /** Lets the clients go, flushes and closes. Once. */
@@ -80,9 +128,15 @@ export interface EmbeddedBroker extends Inside {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** @throws NODE_PLACE_MISSING, CONFIG_INVALID, NODE_*. */
+/** @throws NODE_ARGUMENT_INVALID, NODE_PLACE_MISSING, BROKER_HOOKS_INVALID, CONFIG_INVALID, NODE_*. */
 export async function createBroker(options: BrokerOptions): Promise<EmbeddedBroker> {
+  checkOptions<BrokerOptions>("createBroker", options, brokerRules);
   const { memory = false, dir } = options;
+  const isAddressed = options.port !== undefined || options.host !== undefined;
+  if (isAddressed && (options.settings as GivenSettings | undefined)?.listeners !== undefined) {
+    const reason = "`port` and `host` are for the one listener; `settings.listeners` names others";
+    throw nodeErrors.argumentInvalid({ what: "createBroker", reason });
+  }
   if (memory === (dir !== undefined)) {
     const reason = memory ? "`memory` and `dir` exclude each other" : "there is neither";
     throw nodeErrors.placeMissing({ reason });
@@ -103,6 +157,8 @@ class LocalBroker implements EmbeddedBroker {
   #node: RunningNode | undefined;
   #process: MortalProcess | undefined;
   #port: number;
+  /** Where it listened last: the next start takes the same ports. */
+  #bound: readonly BoundListener[] = [];
   #starting: Promise<void> | undefined;
   #closed: Promise<void> | undefined;
 
@@ -117,6 +173,7 @@ class LocalBroker implements EmbeddedBroker {
       wallUs: () => this.#base.wallUs(),
       advance: async (durationMs) => {
         if (manual === undefined) throw nodeErrors.clockNotManual();
+        checkArgument("the time of clock.advance", durationMs, amountRule);
         await manual.advance(durationMs);
       },
     };
@@ -131,12 +188,16 @@ class LocalBroker implements EmbeddedBroker {
   }
 
   get #running(): RunningNode {
-    if (this.#node === undefined) throw nodeErrors.closed();
-    return this.#node;
+    if (this.#node !== undefined) return this.#node;
+    throw this.#closed === undefined ? nodeErrors.crashed() : nodeErrors.closed();
   }
 
   get listeners(): readonly BoundListener[] {
     return this.#running.listeners;
+  }
+
+  get admin(): AdminAddress | undefined {
+    return this.#running.admin;
   }
 
   get readyMs(): number {
@@ -158,13 +219,14 @@ class LocalBroker implements EmbeddedBroker {
 
   async start(): Promise<void> {
     const { logger = silentLogger } = this.#options;
-    const process = new MortalProcess({ clock: this.#base, network: nodeNetwork, logger });
     const settings = this.#settings();
+    const process = new MortalProcess({ clock: this.#base, network: nodeNetwork, logger });
     const node = await startNode(settings, this.#components(process));
     this.#process = process;
     this.#node = node;
+    this.#bound = node.listeners;
     this.#port = node.listeners[0]?.port ?? this.#port;
-    node.failed.then((error) => this.#fail(error)).catch(() => undefined); // it never rejects
+    node.failed.catch((error: CodedError) => this.#fail(error));
   }
 
   publish: Inside["publish"] = (...args) => this.#inside((inside) => inside.publish(...args));
@@ -204,33 +266,50 @@ class LocalBroker implements EmbeddedBroker {
   }
 
   async #crash(machine: MemoryMachine): Promise<void> {
-    const { inside } = this.#running;
+    const node = this.#node;
     this.#node = undefined;
     machine.crash();
-    inside.abandon(nodeErrors.crashed());
+    await node?.abandon(nodeErrors.crashed());
     await this.#process?.kill();
     await this.start();
   }
 
   async #close(): Promise<void> {
     await this.#starting?.catch(() => undefined); // told to who called `crash`
-    const closing = this.#node?.close() ?? Promise.resolve();
+    const node = this.#node;
     this.#node = undefined;
-    await (this.#manual === undefined ? closing : this.#manual.free(closing));
-    await this.#process?.kill();
+    const closing = node?.close() ?? Promise.resolve();
+    try {
+      await (this.#manual?.free(closing) ?? closing);
+    } finally {
+      await this.#process?.kill();
+      node?.inside.abandon(nodeErrors.closed());
+    }
   }
 
   #settings(): Settings {
     const { memory, dir, host, settings = {} } = this.#options;
-    const given = settings as { readonly data?: object; readonly log?: object };
+    const given = settings as GivenSettings;
     const small = memory === true ? { segmentBytes: `${memorySegmentBytes / 1024}KiB` } : {};
     const ballast = memory === true ? { ballast: "0" } : {};
+    const { listeners = { mqtt: { host: host ?? "127.0.0.1", port: this.#port } } } = given;
     return createSettings({
-      listeners: { mqtt: { host: host ?? "127.0.0.1", port: this.#port } },
       ...settings,
+      listeners: this.#onTheSamePorts(listeners),
       data: { dir: dir ?? "memory", ...ballast, ...given.data },
       log: { ...small, ...given.log },
     });
+  }
+
+  /** What was given, with the ports that the last start was given for 0. */
+  #onTheSamePorts(listeners: GivenSettings["listeners"]): GivenSettings["listeners"] {
+    if (!isRecord(listeners)) return listeners;
+    const placed = { ...listeners };
+    for (const { name, type, port } of this.#bound) {
+      const listener = placed[name];
+      if (type !== "unix" && isRecord(listener)) placed[name] = { ...listener, port };
+    }
+    return placed;
   }
 
   #components({ clock, network, logger }: MortalProcess): Partial<Components> {

@@ -3,6 +3,7 @@
 
 import type { Cancel } from "../../base/index.ts";
 import type { HookClient, HookPublish, HookSubscription, Hooks } from "../../broker/index.ts";
+import { checkArgument, rules } from "./arguments.ts";
 
 export type BrokerEvents = {
   connected: readonly [client: HookClient];
@@ -17,23 +18,45 @@ export type BrokerListener<E extends BrokerEventName> = (...facts: BrokerEvents[
 
 type AnyListener = (...facts: unknown[]) => unknown;
 
+const names: readonly unknown[] = ["connected", "published", "subscribed", "closed"];
+
+const eventRule = {
+  expected: `one of ${names.join(", ")}`,
+  holds: (value: unknown) => names.includes(value),
+};
+
 export class EventHub {
   /** To be put behind the hooks that decide. */
   readonly hooks: Hooks = {};
   readonly #listeners = new Map<BrokerEventName, Set<AnyListener>>();
 
+  /** @throws NODE_ARGUMENT_INVALID. */
   on<E extends BrokerEventName>(event: E, listener: BrokerListener<E>): Cancel {
+    checkArgument("the event of broker.on", event, eventRule);
+    checkArgument("the listener of broker.on", listener, rules.call);
     const listeners = this.#listeners.get(event) ?? new Set();
     this.#listeners.set(event, listeners);
+    // Its own function each time: who listens twice hears twice, and ends one of the two.
     const own: AnyListener = (...facts) => listener(...(facts as unknown as BrokerEvents[E]));
     listeners.add(own);
     const hooks = this.hooks as Record<string, unknown>;
-    hooks[event] = async (...facts: unknown[]) => {
-      for (const each of listeners) await each(...facts);
-    };
+    hooks[event] = (...facts: unknown[]) => tellAll(listeners, facts);
     return () => {
       listeners.delete(own);
       if (listeners.size === 0) delete hooks[event];
     };
   }
+}
+
+/** In the order of their coming. One that fails keeps no other from hearing. @throws its error, after. */
+async function tellAll(listeners: ReadonlySet<AnyListener>, facts: unknown[]): Promise<void> {
+  const failures: unknown[] = [];
+  for (const listener of [...listeners]) {
+    try {
+      await listener(...facts);
+    } catch (error) {
+      failures.push(error);
+    }
+  }
+  if (failures.length > 0) throw failures[0];
 }

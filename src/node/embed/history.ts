@@ -5,6 +5,8 @@
 
 import type { Clock } from "../../base/index.ts";
 import type { DeliverableTtv, ShardNumber, Store, Subscriber } from "../../store/index.ts";
+import { amountRule, type Rules } from "./arguments.ts";
+import type { Calls } from "./calls.ts";
 import { type InsideMessage, messageOf } from "./message.ts";
 
 export type HistoryOptions = {
@@ -15,22 +17,36 @@ export type HistoryOptions = {
   readonly countMax?: number;
 };
 
+export const historyRules: Rules<HistoryOptions> = {
+  fromUs: amountRule,
+  untilUs: amountRule,
+  countMax: amountRule,
+};
+
 type History = AsyncGenerator<InsideMessage, void, void>;
 
+export type HistoryParts = {
+  readonly store: Store;
+  readonly clock: Clock;
+  /** Waits for the store, which may be closed meanwhile. */
+  readonly calls: Calls;
+};
+
 export async function* readHistory(
-  { store, clock }: { readonly store: Store; readonly clock: Clock },
+  { store, clock, calls }: HistoryParts,
   filter: string,
   options: HistoryOptions,
 ): History {
   const { fromUs = 0, untilUs = Number.POSITIVE_INFINITY, countMax = Infinity } = options;
-  const tail = store.tail();
-  const readers = [...tail].map(([shard, tailUs]) => {
-    const endUs = Math.min(tailUs, untilUs - 1);
-    return new ShardReader(store, clock, { shard, filter, afterUs: fromUs - 1, endUs });
+  // Times are whole numbers.
+  const afterUs = Math.min(Math.ceil(fromUs) - 1, Number.MAX_SAFE_INTEGER);
+  const readers = [...store.tail()].map(([shard, tailUs]) => {
+    const endUs = Math.min(tailUs, Math.ceil(untilUs) - 1);
+    return new ShardReader(store, clock, { shard, filter, afterUs, endUs });
   });
   try {
     for (let count = 0; count < countMax; count++) {
-      const oldest = await oldestOf(readers);
+      const oldest = await calls.track(oldestOf(readers));
       const message = oldest?.take();
       if (message === undefined) return;
       yield message;

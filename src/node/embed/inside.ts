@@ -8,25 +8,36 @@ import type { Broker } from "../../broker/index.ts";
 import { escapeLevel, type MapTransaction, type Store } from "../../store/index.ts";
 import { parseTopicFilter, parseTopicName } from "../../topic/index.ts";
 import { nodeErrors } from "../errors.ts";
-import { type HistoryOptions, readHistory } from "./history.ts";
-import { frameOf, type InsideMessage, messageOf, type PublishOptions } from "./message.ts";
+import { checkArgument, checkOptions, rules } from "./arguments.ts";
+import { Calls } from "./calls.ts";
+import { type HistoryOptions, historyRules, readHistory } from "./history.ts";
+import {
+  checkPublishOptions,
+  frameOf,
+  type InsideMessage,
+  messageOf,
+  type PublishOptions,
+  payloadRule,
+} from "./message.ts";
 import {
   type InsideSubscription,
   insidePrefix,
   openSubscription,
   type SubscribeOptions,
+  subscribeRules,
 } from "./subscription.ts";
 
+/** Each call throws NODE_ARGUMENT_INVALID for a slip of the hand, NODE_CLOSED and NODE_CRASHED. */
 export interface Inside {
   /**
    * Resolves when the message is durable, as far as anybody durable wants it, and was handed to who
    * is connected. Calls of one turn keep their order.
-   * @throws TOPIC_NAME_INVALID, STORE_* where it cannot be stored now, NODE_CLOSED.
+   * @throws TOPIC_NAME_INVALID, STORE_* where it cannot be stored now.
    */
   publish(topic: string, payload: string | Uint8Array, options?: PublishOptions): Promise<void>;
   /**
    * Messages of these filters, as a loop: `for await (const message of await node.subscribe("a/#"))`.
-   * @throws TOPIC_FILTER_INVALID, NODE_SUBSCRIBE_REFUSED, NODE_CLOSED.
+   * @throws TOPIC_FILTER_INVALID, NODE_SUBSCRIBE_REFUSED.
    */
   subscribe(
     filters: string | readonly string[],
@@ -34,7 +45,7 @@ export interface Inside {
   ): Promise<InsideSubscription>;
   /**
    * Stored messages that match, oldest first. Only what somebody durable wanted was stored.
-   * @throws TOPIC_FILTER_INVALID, NODE_CLOSED.
+   * @throws TOPIC_FILTER_INVALID.
    */
   history(filter: string, options?: HistoryOptions): AsyncGenerator<InsideMessage, void, void>;
   /** The retained message of a topic. */
@@ -42,7 +53,8 @@ export interface Inside {
   /**
    * Reads and writes of values of the program, all or nothing, durable when it resolves. Keys of one
    * `owner` are together in a shard and apart from those of others; `body` runs again on a conflict.
-   * @throws STORE_TX_CONFLICT, STORE_PRECONDITION_FAILED, NODE_CLOSED.
+   * After NODE_CRASHED it may have happened or not.
+   * @throws STORE_TX_CONFLICT, STORE_PRECONDITION_FAILED.
    */
   transact<T>(owner: string, body: (tx: MapTransaction) => Promise<T>): Promise<T>;
 }
@@ -56,8 +68,12 @@ export type InsideParts = {
 export class InsideFace implements Inside {
   readonly #parts: InsideParts;
   readonly #subscriptions = new Set<InsideSubscription>();
+  readonly #calls = new Calls();
+  /** Readers of the past: a store that closes leaves them alone. */
+  readonly #histories = new Calls();
   #subscriptionCount = 0;
-  #isClosed = false;
+  /** Why nothing is taken any more. */
+  #gone: Error | undefined;
 
   constructor(parts: InsideParts) {
     this.#parts = parts;
@@ -69,8 +85,11 @@ export class InsideFace implements Inside {
     options: PublishOptions = {},
   ): Promise<void> {
     this.#checkOpen();
+    checkArgument("the topic of publish", topic, rules.text);
+    checkArgument("the payload of publish", payload, payloadRule);
+    checkPublishOptions(options);
     parseTopicName(topic);
-    await this.#parts.broker.publish(frameOf(topic, payload, options));
+    await this.#calls.track(this.#parts.broker.publish(frameOf(topic, payload, options)));
   }
 
   async subscribe(
@@ -79,13 +98,19 @@ export class InsideFace implements Inside {
   ): Promise<InsideSubscription> {
     this.#checkOpen();
     const wanted = typeof filters === "string" ? [filters] : filters;
+    checkArgument("the filters of subscribe", wanted, filtersRule);
+    checkOptions<SubscribeOptions>("subscribe", options, subscribeRules);
     for (const filter of wanted) parseTopicFilter(filter);
     const { name } = options;
     const id = name === undefined ? `${++this.#subscriptionCount}` : `by name/${name}`;
     const { sessions } = this.#parts.broker;
     const onClose = (closed: InsideSubscription): boolean => this.#subscriptions.delete(closed);
     const request = { clientId: insidePrefix + id, filters: wanted, options, onClose };
-    const subscription = await openSubscription(sessions, request);
+    const subscription = await this.#calls.track(openSubscription(sessions, request));
+    if (this.#gone !== undefined) {
+      await subscription.close();
+      throw this.#gone;
+    }
     this.#subscriptions.add(subscription);
     return subscription;
   }
@@ -95,40 +120,54 @@ export class InsideFace implements Inside {
     options: HistoryOptions = {},
   ): AsyncGenerator<InsideMessage, void, void> {
     this.#checkOpen();
+    checkArgument("the filter of history", filter, rules.text);
+    checkOptions<HistoryOptions>("history", options, historyRules);
     parseTopicFilter(filter);
-    yield* readHistory(this.#parts, filter, options);
+    yield* readHistory({ ...this.#parts, calls: this.#histories }, filter, options);
   }
 
   async retained(topic: string): Promise<InsideMessage | undefined> {
     this.#checkOpen();
-    const found = await this.#parts.broker.sessions.retained.get(topic);
+    checkArgument("the topic of retained", topic, rules.text);
+    const found = await this.#calls.track(this.#parts.broker.sessions.retained.get(topic));
     return found === undefined ? undefined : messageOf(found);
   }
 
   async transact<T>(owner: string, body: (tx: MapTransaction) => Promise<T>): Promise<T> {
     this.#checkOpen();
+    checkArgument("the owner of transact", owner, rules.text);
+    checkArgument("the body of transact", body, rules.call);
     const prefix = `app/${escapeLevel(owner)}/`;
     const shard = this.#parts.store.state(prefix);
-    const { value } = await shard.transact((tx) => body(under(prefix, tx)));
+    const { value } = await this.#calls.track(shard.transact((tx) => body(under(prefix, tx))));
     return value;
   }
 
-  /** Ends the subscriptions; names keep their places. */
+  /** Ends the subscriptions; names keep their places. What is under way may end. */
   async close(): Promise<void> {
-    this.#isClosed = true;
+    this.#gone ??= nodeErrors.closed();
+    this.#histories.abandon(nodeErrors.closed());
     await Promise.allSettled([...this.#subscriptions].map((each) => each.close()));
   }
 
-  /** The node has died: loops end with its error, and nothing is written. */
+  /** The node has died: calls and loops end with its error, and nothing is written. */
   abandon(error: Error): void {
-    this.#isClosed = true;
+    this.#gone ??= error;
+    this.#calls.abandon(error);
+    this.#histories.abandon(error);
     for (const subscription of this.#subscriptions) subscription.abandon(error);
   }
 
   #checkOpen(): void {
-    if (this.#isClosed) throw nodeErrors.closed();
+    if (this.#gone !== undefined) throw this.#gone;
   }
 }
+
+const filtersRule = {
+  expected: "a filter, or a list of at least one",
+  holds: (value: unknown) =>
+    Array.isArray(value) && value.length > 0 && value.every((filter) => rules.text.holds(filter)),
+};
 
 /** The program's keys, as it calls them. */
 function under(prefix: string, tx: MapTransaction): MapTransaction {

@@ -1,8 +1,16 @@
 // Messages as an embedding program sees them: plain values, made from stored frames and back.
 
-import { createFrame, framePayload, frameProperties, type Properties } from "../../mqtt/index.ts";
+import {
+  createFrame,
+  framePayload,
+  frameProperties,
+  type Properties,
+  publishPropertiesFault,
+} from "../../mqtt/index.ts";
 import type { Qos, Will } from "../../session/index.ts";
 import type { Ttv } from "../../store/index.ts";
+import { nodeErrors } from "../errors.ts";
+import { checkOptions, isRecord, type Rule, type Rules, rules } from "./arguments.ts";
 
 export type InsideMessage = {
   readonly topic: string;
@@ -23,6 +31,25 @@ export type PublishOptions = {
   readonly qos?: Qos;
   readonly retain?: boolean;
   readonly properties?: Properties;
+};
+
+const publishRules: Rules<PublishOptions> = {
+  qos: rules.qos,
+  retain: rules.flag,
+  properties: { expected: "an object", holds: isRecord },
+};
+
+/** @throws NODE_ARGUMENT_INVALID. */
+export function checkPublishOptions(options: PublishOptions): void {
+  checkOptions<PublishOptions>("publish", options, publishRules);
+  const reason = publishPropertiesFault(options.properties ?? {});
+  if (reason === undefined) return;
+  throw nodeErrors.argumentInvalid({ what: "the properties of publish", reason });
+}
+
+export const payloadRule: Rule = {
+  expected: "a text or bytes",
+  holds: (value) => typeof value === "string" || value instanceof Uint8Array,
 };
 
 export function messageOf(ttv: Ttv): InsideMessage {

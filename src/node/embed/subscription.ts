@@ -1,14 +1,17 @@
 // A subscription of the program that a broker runs in: a session like any other, whose connection is
-// a loop over messages. A message is acknowledged when the loop asks for the next one, so what a
-// crash interrupts comes again (QoS 1) or is finished (QoS 2).
+// a loop over messages. A message is acknowledged when the loop asks for the next one, or by
+// `acknowledge`. A loop that is left has not finished its last message: whether by `break` or by an
+// error in its body cannot be told apart, and what an error or a crash interrupts must come again.
 //
 // Back-pressure: no more than a window of messages is on its way to the loop. With a name the rest
 // waits in the store, for as long as it must and while the program is away; without one it waits in
 // memory, and at the brim of that queue the subscription ends with NODE_SUBSCRIPTION_OVERRUN.
 
+import { toError } from "../../base/index.ts";
 import type { Delivery, Qos, Session, SessionLink, Sessions } from "../../session/index.ts";
 import type { Ttv } from "../../store/index.ts";
 import { nodeErrors } from "../errors.ts";
+import { countRule, type Rules, rules } from "./arguments.ts";
 import { type InsideMessage, messageOf } from "./message.ts";
 
 export type SubscribeOptions = {
@@ -22,9 +25,32 @@ export type SubscribeOptions = {
   readonly windowMax?: number;
   /** False: no retained messages at the start. Default true. */
   readonly retained?: boolean;
+  /** Aborted, it ends the loop with its reason, as an error would. */
+  readonly signal?: AbortSignal;
+};
+
+/** Client ids of this length are taken as keys. */
+const nameBytesMax = 1000;
+
+export const subscribeRules: Rules<SubscribeOptions> = {
+  name: {
+    expected: `a text of 1 to ${nameBytesMax} bytes`,
+    holds: (name) =>
+      typeof name === "string" && name !== "" && Buffer.byteLength(name) <= nameBytesMax,
+  },
+  qos: rules.qos,
+  expiryS: countRule(1, 0xffff_ffff),
+  windowMax: countRule(1, 0xffff),
+  retained: rules.flag,
+  signal: rules.signal,
 };
 
 export type InsideSubscription = AsyncIterableIterator<InsideMessage> & {
+  /**
+   * Takes the message that the loop was given last, without asking for the next one: before a `break`,
+   * so that it does not come again under this name. No-op where there is none.
+   */
+  acknowledge(): void;
   /** Ends the loop. With a name the place is kept, without one all is forgotten. Once. */
   close(): Promise<void>;
   /** Ends the loop with an error, and leaves the rest as it is: the node is gone. */
@@ -54,12 +80,13 @@ const week = 7 * 24 * 3600;
 const windowMaxDefault = 100;
 const failureMin = 0x80;
 
-/** @throws what the session room refuses with; NODE_SUBSCRIBE_REFUSED for a filter. */
+/** @throws what the session room refuses with; NODE_SUBSCRIBE_REFUSED for a filter; the reason of `signal`. */
 export async function openSubscription(
   sessions: Sessions,
   { clientId, filters, options, onClose }: SubscriptionRequest,
 ): Promise<InsideSubscription> {
   const { name, qos = 1, expiryS = week, windowMax = windowMaxDefault, retained = true } = options;
+  options.signal?.throwIfAborted();
   const link = new LoopLink(windowMax, onClose);
   const { session, sessionPresent } = await sessions.connect(
     {
@@ -85,8 +112,10 @@ export async function openSubscription(
       const { filter } = refused.subscription;
       throw nodeErrors.subscribeRefused({ filter, reasonCode: refused.reasonCode });
     }
+    options.signal?.throwIfAborted();
     session.open();
     session.sendRetained(results);
+    link.endAt(options.signal);
     return link;
   } catch (error) {
     await link.close();
@@ -103,18 +132,27 @@ class LoopLink implements SessionLink, InsideSubscription {
   #session: Session | undefined;
   /** Given to the loop and not acknowledged yet. */
   #current: Delivery | undefined;
-  #waiting: Waiting | undefined;
+  /** Calls of `next`, in their order; bounded by the loop, which as a rule makes one at a time. */
+  readonly #waiting: Waiting[] = [];
+  #forgetSignal: () => void = () => undefined;
   #isFull = false;
   #end: { readonly error: Error | undefined } | undefined;
   #closed: Promise<void> | undefined;
 
   constructor(windowMax: number, onClose: (closed: InsideSubscription) => void) {
-    this.receiveMaximum = Math.max(1, windowMax);
+    this.receiveMaximum = windowMax;
     this.#onClose = onClose;
   }
 
   attach(session: Session): void {
     this.#session = session;
+  }
+
+  endAt(signal: AbortSignal | undefined): void {
+    if (signal === undefined) return;
+    const end = (): void => queueMicrotask(() => this.#finish(toError(signal.reason)));
+    signal.addEventListener("abort", end, { once: true });
+    this.#forgetSignal = () => signal.removeEventListener("abort", end);
   }
 
   // -------------------------------------------------------------- the session's side
@@ -131,7 +169,7 @@ class LoopLink implements SessionLink, InsideSubscription {
     const { qos, retain } = delivery;
     this.#arrived.push({ message: { ...messageOf(ttv), qos, retain }, delivery: { ...delivery } });
     // Not at once: a session must not be called back from within.
-    if (this.#waiting !== undefined) queueMicrotask(() => this.#give());
+    if (this.#waiting.length > 0) queueMicrotask(() => this.#give());
     return "sent";
   }
 
@@ -152,16 +190,23 @@ class LoopLink implements SessionLink, InsideSubscription {
   }
 
   next(): Promise<IteratorResult<InsideMessage>> {
-    this.#acknowledge();
+    this.acknowledge();
     return new Promise((resolve, reject) => {
-      this.#waiting = { resolve, reject };
+      this.#waiting.push({ resolve, reject });
       this.#give();
     });
   }
 
-  /** The loop was left: its last message counts as taken. */
+  acknowledge(): void {
+    const delivery = this.#current;
+    this.#current = undefined;
+    if (delivery === undefined || delivery.qos === 0 || this.#end !== undefined) return;
+    const { packetId, qos } = delivery;
+    if (qos === 1) this.#session?.puback(packetId, 0);
+    else this.#session?.pubrec(packetId, 0);
+  }
+
   async return(): Promise<IteratorResult<InsideMessage>> {
-    this.#acknowledge();
     await this.close();
     return { done: true, value: undefined };
   }
@@ -187,36 +232,28 @@ class LoopLink implements SessionLink, InsideSubscription {
   }
 
   #give(): void {
-    const waiting = this.#waiting;
-    if (waiting === undefined) return;
-    const arrived = this.#end === undefined ? this.#arrived.shift() : undefined;
-    if (arrived !== undefined) {
-      this.#waiting = undefined;
-      this.#current = arrived.delivery;
-      waiting.resolve({ done: false, value: arrived.message });
-      this.#makeRoom();
-      return;
+    while (this.#waiting.length > 0) {
+      const arrived = this.#end === undefined ? this.#arrived.shift() : undefined;
+      if (arrived === undefined && this.#end === undefined) return;
+      const waiting = this.#waiting.shift() as Waiting;
+      if (arrived !== undefined) {
+        // Asked for before the one in front of it was given.
+        this.acknowledge();
+        this.#current = arrived.delivery;
+        waiting.resolve({ done: false, value: arrived.message });
+        this.#makeRoom();
+        continue;
+      }
+      const error = this.#end?.error;
+      if (error === undefined) waiting.resolve({ done: true, value: undefined });
+      else waiting.reject(error);
     }
-    if (this.#end === undefined) return;
-    this.#waiting = undefined;
-    const { error } = this.#end;
-    if (error === undefined) waiting.resolve({ done: true, value: undefined });
-    else waiting.reject(error);
   }
 
   #makeRoom(): void {
     if (!this.#isFull || this.#arrived.length > this.receiveMaximum / 2) return;
     this.#isFull = false;
     this.#session?.drained();
-  }
-
-  #acknowledge(): void {
-    const delivery = this.#current;
-    this.#current = undefined;
-    if (delivery === undefined || delivery.qos === 0) return;
-    const { packetId, qos } = delivery;
-    if (qos === 1) this.#session?.puback(packetId, 0);
-    else this.#session?.pubrec(packetId, 0);
   }
 
   #complete(packetId: number): void {
@@ -226,6 +263,7 @@ class LoopLink implements SessionLink, InsideSubscription {
   #finish(error: Error | undefined): void {
     if (this.#end !== undefined) return;
     this.#end = { error };
+    this.#forgetSignal();
     this.#arrived.length = 0;
     this.#give();
     // A session that was ended from its side is let go of as well.

@@ -128,6 +128,26 @@ test("a redis database in its documented form is copied", async () => {
   await checkCopied(target);
 });
 
+test("the id in a redis packet that several clients share is nobody's", async () => {
+  const [, bytes] = valuesUnder("outgoing:a%2Fb%20c:")[0] as [string, Buffer];
+  expect(decodeMsgpack(bytes)).toMatchObject({ messageId: 31 });
+  const database = {
+    async *scanStream({ match }: { match: string }) {
+      if (match === "outgoing:*") yield ["outgoing:one", "outgoing:other"];
+    },
+    hgetallBuffer: async () => ({}),
+    lrange: async (key: string) => (key.startsWith("outgoing:") ? ["packet:old-broker:1"] : []),
+    getBuffer: async () => bytes,
+  };
+  const target = await openTarget();
+  expect(await migrate(redis(database), target)).toMatchObject({ queued: 2 });
+  for (const id of ["one", "other"]) {
+    const [packet] = await target.outgoingStream({ id }).toArray();
+    expect(packet).toMatchObject({ brokerId: "old-broker", brokerCounter: 1 });
+    expect(packet.messageId).toBeUndefined();
+  }
+});
+
 test("a mongodb database in its documented form is copied", async () => {
   const collections = new Map<string, Array<Record<string, unknown>>>();
   const insert = (name: string, document: Record<string, unknown>) =>
@@ -135,9 +155,14 @@ test("a mongodb database in its documented form is copied", async () => {
   const clientOf = (key: string) => decodeURIComponent(key.split(":")[1] as string);
   const packetOf = (bytes: Buffer) => {
     const { payload, ...fields } = decodeMsgpack(bytes) as { payload?: unknown };
-    // As a BSON Binary.
-    const content = payload instanceof Uint8Array ? { buffer: payload } : payload;
-    return { ...fields, added: new Date(0), ...(payload !== undefined && { payload: content }) };
+    // As a BSON Binary, with room behind its bytes; what was undefined is null.
+    const binary = (bytes: Uint8Array) => ({
+      buffer: Buffer.concat([bytes, Buffer.alloc(7)]),
+      position: bytes.length,
+    });
+    const content = payload instanceof Uint8Array ? binary(payload) : payload;
+    const others = { added: new Date(0), properties: null };
+    return { ...others, ...fields, ...(payload !== undefined && { payload: content }) };
   };
   for (const [, bytes] of valuesUnder("subscriptions:")) {
     insert("p_subscriptions", { _id: 1, ...(decodeMsgpack(bytes) as object) });

@@ -92,8 +92,7 @@ test("a failed sync of the log fails the node and acknowledges nothing more", as
     },
     () => undefined,
   );
-  const failure = await machine.complete(node.failed);
-  expect(failure).toMatchObject({ code: "NODE_FAILED" });
+  await expect(machine.complete(node.failed)).rejects.toMatchObject({ code: "NODE_FAILED" });
   await machine.complete(node.close());
   await machine.complete(publishing);
   expect(isAcked).toBe(false);

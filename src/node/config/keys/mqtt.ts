@@ -122,6 +122,13 @@ export const mqtt = group("The MQTT front end and its sessions.", {
     zero: "as_is",
     zeroDoc: "refused at once",
   }),
+  hookTimeout: duration({
+    doc: "How long one hook of an embedding program may take for its answer. Beyond: refused.",
+    reload: "restart",
+    fallback: "5s",
+    min: 10,
+    max: 10 * minute,
+  }),
   subscribeWait: duration({
     doc: "How long a SUBSCRIBE waits for its commit before its filters fail.",
     reload: "restart",
