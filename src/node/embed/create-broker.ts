@@ -89,8 +89,7 @@ const brokerRules: Rules<BrokerOptions> = {
 export type BrokerClock = {
   wallUs(): number;
   /**
-   * Moves time on and runs what falls due, turn by turn: a day with a few clients takes well below a
-   * second. @throws NODE_CLOCK_NOT_MANUAL, NODE_ARGUMENT_INVALID.
+   * Moves time on and runs what falls due, turn by turn: a day takes a second or two. @throws NODE_CLOCK_NOT_MANUAL, NODE_ARGUMENT_INVALID.
    */
   advance(durationMs: number): Promise<void>;
 };
