@@ -1,4 +1,4 @@
-// Starts and stops something again and again, and says what the process holds after a tenth of the
+// Starts and stops something again and again, and says what the process holds after half of the
 // cycles and at the end: `node --expose-gc cycles.mjs WHAT COUNT`, in a folder of its own.
 
 import { readdirSync } from "node:fs";
@@ -76,7 +76,7 @@ async function holds() {
 
 const [, , what, countText] = process.argv;
 const count = Number(countText);
-const warm = Math.ceil(count / 10);
+const warm = Math.ceil(count / 2);
 let before;
 for (let cycle = 1; cycle <= count; cycle++) {
   await cycles[what]();
