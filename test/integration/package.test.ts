@@ -225,7 +225,7 @@ test("a program in TypeScript can embed a node, and its types hold", async () =>
   expect(JSON.parse(stdout)).toEqual({ packet: "c000", shards: 4, raft: "function" });
 });
 
-const faces = ["", "/store", "/mqtt", "/raft", "/aedes", "/admin"];
+const faces = ["", "/store", "/mqtt", "/raft", "/aedes", "/admin", "/contracts"];
 
 /** The same broker by both ways in. */
 const broker = `
