@@ -8,7 +8,7 @@ import type { Broker } from "../../broker/index.ts";
 import { escapeLevel, type MapTransaction, type Store } from "../../store/index.ts";
 import { parseTopicFilter, parseTopicName } from "../../topic/index.ts";
 import { nodeErrors } from "../errors.ts";
-import { checkArgument, checkOptions, rules } from "./arguments.ts";
+import { amountRule, checkArgument, checkOptions, rules } from "./arguments.ts";
 import { Calls } from "./calls.ts";
 import { type HistoryOptions, historyRules, readHistory } from "./history.ts";
 import {
@@ -169,21 +169,56 @@ const filtersRule = {
     Array.isArray(value) && value.length > 0 && value.every((filter) => rules.text.holds(filter)),
 };
 
+const keyBytesMax = 1024;
+
+const keyRule = {
+  expected: `a text of 1 to ${keyBytesMax} bytes of UTF-8 without U+0000`,
+  holds: (key: unknown) =>
+    typeof key === "string" && key !== "" && isKey(key) && Buffer.byteLength(key) <= keyBytesMax,
+};
+
+/** Beginnings of keys: that of all is empty. */
+const prefixRule = {
+  expected: keyRule.expected.replace("1 to", "up to"),
+  holds: (start: unknown) => start === "" || keyRule.holds(start),
+};
+
+const valueRule = {
+  expected: "bytes",
+  holds: (value: unknown) => value instanceof Uint8Array,
+};
+
+function isKey(text: string): boolean {
+  return !text.includes("\0") && !/\p{Surrogate}/u.test(text);
+}
+
 /** The program's keys, as it calls them. */
 function under(prefix: string, tx: MapTransaction): MapTransaction {
   const own = <E extends { readonly key: string }>(entry: E): E => ({
     ...entry,
     key: entry.key.slice(prefix.length),
   });
+  const full = (call: string, key: string): string => {
+    checkArgument(`the key of tx.${call}`, key, keyRule);
+    return prefix + key;
+  };
   return {
     get: async (key) => {
-      const entry = await tx.get(prefix + key);
+      const entry = await tx.get(full("get", key));
       return entry === undefined ? undefined : own(entry);
     },
-    list: async (start, countMax) => (await tx.list(prefix + start, countMax)).map(own),
-    put: (key, value) => tx.put(prefix + key, value),
-    delete: (key) => tx.delete(prefix + key),
-    assertPresent: (key) => tx.assertPresent(prefix + key),
-    assertAbsent: (key) => tx.assertAbsent(prefix + key),
+    list: async (start, countMax) => {
+      checkArgument("the prefix of tx.list", start, prefixRule);
+      checkArgument("the count of tx.list", countMax, amountRule);
+      return (await tx.list(prefix + start, countMax)).map(own);
+    },
+    put: (key, value) => {
+      checkArgument("the value of tx.put", value, valueRule);
+      // A copy: the program may use its memory again before the transaction is written.
+      tx.put(full("put", key), Buffer.from(value));
+    },
+    delete: (key) => tx.delete(full("delete", key)),
+    assertPresent: (key) => tx.assertPresent(full("assertPresent", key)),
+    assertAbsent: (key) => tx.assertAbsent(full("assertAbsent", key)),
   };
 }

@@ -145,6 +145,18 @@ test("calls with wrong arguments are told which", async () => {
     expect(await reasonOf(made)).toContain(message);
     expect(await codeOf(made)).toBe(invalid);
   }
+  const wrongBodies: Array<(tx: never) => Promise<unknown>> = [
+    async (tx: { put(...args: unknown[]): void }) => tx.put("key", "text"),
+    async (tx: { put(...args: unknown[]): void }) => tx.put("", Buffer.from("x")),
+    async (tx: { put(...args: unknown[]): void }) => tx.put("a\0b", Buffer.from("x")),
+    async (tx: { delete(...args: unknown[]): void }) => tx.delete(7),
+    async (tx: { get(...args: unknown[]): Promise<unknown> }) => tx.get("x".repeat(1025)),
+    async (tx: { list(...args: unknown[]): Promise<unknown> }) => tx.list("", Number.NaN),
+  ];
+  for (const body of wrongBodies) {
+    expect(await codeOf(broker.transact("app", body as never))).toBe(invalid);
+  }
+  expect(await broker.transact("app", (tx) => tx.list("", 10))).toEqual([]);
   expect(await codeOf(broker.history("a", { fromUs: -1 }).next())).toBe(invalid);
   expect(await codeOf(broker.clock.advance(Number.NaN))).toBe(invalid);
   expect(await codeOf(broker.clock.advance(-1))).toBe(invalid);
