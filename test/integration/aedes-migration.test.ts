@@ -6,6 +6,7 @@ import { once } from "node:events";
 import { createRequire } from "node:module";
 import { type AddressInfo, createServer } from "node:net";
 import { join } from "node:path";
+import { Readable } from "node:stream";
 import { Aedes } from "aedes";
 import { ClassicLevel } from "classic-level";
 import mqtt, { type MqttClient } from "mqtt";
@@ -128,7 +129,39 @@ test("a level database that Aedes wrote goes over, and Aedes goes on with it", (
     await place.close();
   }));
 
-type RedisClient = RedisDatabase & { ping(): Promise<string>; disconnect(): void };
+type Streaming = new (
+  options: object,
+) => Record<
+  "outgoingStream" | "streamWill" | "createRetainedStreamCombi" | "createRetainedStream",
+  (...args: unknown[]) => AsyncIterable<unknown>
+>;
+
+/** Aedes 1.2 wants streams where the package has iterators; its own wrapper makes callbacks besides. */
+function withStreams(Persistence: Streaming): new (options: object) => OldPersistence {
+  const names = [
+    "outgoingStream",
+    "streamWill",
+    "createRetainedStreamCombi",
+    "createRetainedStream",
+  ] as const;
+  class Streams extends Persistence {}
+  for (const name of names) {
+    Object.defineProperty(Streams.prototype, name, {
+      value(...args: unknown[]) {
+        return Readable.from(Persistence.prototype[name].apply(this, args));
+      },
+    });
+  }
+  return Streams as unknown as new (
+    options: object,
+  ) => OldPersistence;
+}
+
+type RedisClient = RedisDatabase & {
+  ping(): Promise<string>;
+  disconnect(): void;
+  on(event: "error", listener: () => void): unknown;
+};
 
 async function startRedis(folder: string): Promise<{ child: ChildProcess; socket: string }> {
   const socket = join(folder, "redis.sock");
@@ -139,10 +172,11 @@ async function startRedis(folder: string): Promise<{ child: ChildProcess; socket
 
 test("a redis database that Aedes wrote goes over, and Aedes goes on with it", () =>
   withTemporaryFolder(async (folder) => {
-    const Persistence = require("aedes-persistence-redis/asyncPersistence.js");
+    const Persistence = withStreams(require("aedes-persistence-redis/asyncPersistence.js"));
     const Redis = require("ioredis");
     const { child, socket } = await startRedis(folder);
     const client: RedisClient = new Redis(socket, { retryStrategy: () => 20 });
+    client.on("error", () => undefined); // the server is not up yet
     try {
       await client.ping();
       const persistence: OldPersistence = new Persistence({ conn: client });
