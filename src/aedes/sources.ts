@@ -84,7 +84,7 @@ async function* redisItems(db: RedisDatabase): AsyncGenerator<MigrationItem> {
     }
   }
   for await (const key of scan(db, "incoming:*")) {
-    for (const bytes of Object.values(await db.hgetallBuffer(key))) {
+    for (const bytes of await redisInbound(db, key)) {
       const packet = decodeMsgpack(bytes) as AedesPacket;
       yield { kind: "inbound", clientId: clientOf(key), packet };
     }
@@ -95,6 +95,13 @@ async function* redisItems(db: RedisDatabase): AsyncGenerator<MigrationItem> {
   for await (const packet of redisPackets(db, "will")) {
     yield { kind: "will", clientId: packet.clientId ?? "", packet };
   }
+}
+
+/** Version 12.0 has a key for each packet, `incoming:client:id`; others a hash for each client. */
+async function redisInbound(db: RedisDatabase, key: string): Promise<readonly Buffer[]> {
+  if (key.split(":").length <= 2) return Object.values(await db.hgetallBuffer(key));
+  const bytes = await db.getBuffer(key);
+  return bytes === null ? [] : [bytes];
 }
 
 /** SCAN may give a key more than once. */
