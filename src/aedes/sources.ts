@@ -1,5 +1,5 @@
-// Readers of what other Aedes persistences have stored, for `migrate`: level and redis as their
-// version 9 and 12 write it (MessagePack), mongodb as its version 9 does. Each takes an open database of
+// Readers of what other Aedes persistences have stored, for `migrate`: level as its
+// version 9 writes it and redis as 11 and 12 do (MessagePack), mongodb as its version 9 does. Each takes an open database of
 // its kind; only what is named here is used of it, and nothing is written.
 
 import type { MigrationItem, MigrationSource } from "./migrate.ts";
@@ -97,7 +97,7 @@ async function* redisItems(db: RedisDatabase): AsyncGenerator<MigrationItem> {
   }
 }
 
-/** Version 12.0 has a key for each packet, `incoming:client:id`; others a hash for each client. */
+/** Version 11 has a key for each packet, `incoming:client:id`; version 12 a hash for each client. */
 async function redisInbound(db: RedisDatabase, key: string): Promise<readonly Buffer[]> {
   if (key.split(":").length <= 2) return Object.values(await db.hgetallBuffer(key));
   const bytes = await db.getBuffer(key);
