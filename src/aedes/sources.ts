@@ -1,6 +1,6 @@
-// Readers of what other Aedes persistences have stored, for `migrate`: level as its
-// version 9 writes it and redis as 11 and 12 do (MessagePack), mongodb as its version 9 does. Each takes an open database of
-// its kind; only what is named here is used of it, and nothing is written.
+// Readers of what other Aedes persistences have stored, for `migrate`: level as version
+// 9 writes it, redis as 11 and 12 (both MessagePack), mongodb as 9. Each takes an open database of its
+// kind; only what is named here is used of it, and nothing is written.
 
 import type { MigrationItem, MigrationSource } from "./migrate.ts";
 import { decodeMsgpack } from "./msgpack.ts";

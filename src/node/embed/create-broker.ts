@@ -89,7 +89,8 @@ const brokerRules: Rules<BrokerOptions> = {
 export type BrokerClock = {
   wallUs(): number;
   /**
-   * Moves time on and runs what falls due, turn by turn: a day takes a second or two. @throws NODE_CLOCK_NOT_MANUAL, NODE_ARGUMENT_INVALID.
+   * Moves time on and runs what falls due, turn by turn: a day takes a second or two.
+   * @throws NODE_CLOCK_NOT_MANUAL, NODE_ARGUMENT_INVALID.
    */
   advance(durationMs: number): Promise<void>;
 };
@@ -127,7 +128,7 @@ export interface EmbeddedBroker extends Inside {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** @throws NODE_ARGUMENT_INVALID, NODE_PLACE_MISSING, BROKER_HOOKS_INVALID, CONFIG_INVALID, NODE_*. */
+/** @throws NODE_*, BROKER_HOOKS_INVALID, CONFIG_INVALID. */
 export async function createBroker(options: BrokerOptions): Promise<EmbeddedBroker> {
   checkOptions<BrokerOptions>("createBroker", options, brokerRules);
   const { memory = false, dir } = options;

@@ -48,7 +48,7 @@ export class EventHub {
   }
 }
 
-/** In the order of their coming. One that fails keeps no other from hearing. @throws its error, after. */
+/** In their order; one that fails keeps no other from hearing. @throws the first error, after all. */
 async function tellAll(listeners: ReadonlySet<AnyListener>, facts: unknown[]): Promise<void> {
   const failures: unknown[] = [];
   for (const listener of [...listeners]) {

@@ -80,7 +80,7 @@ const week = 7 * 24 * 3600;
 const windowMaxDefault = 100;
 const failureMin = 0x80;
 
-/** @throws what the session room refuses with; NODE_SUBSCRIBE_REFUSED for a filter; the reason of `signal`. */
+/** @throws what the session room refuses with; NODE_SUBSCRIBE_REFUSED; the reason of `signal`. */
 export async function openSubscription(
   sessions: Sessions,
   { clientId, filters, options, onClose }: SubscriptionRequest,
