@@ -26,6 +26,11 @@ describe("simulation", () => {
     }
   });
 
+  test("a commit is judged by the configuration it was made under, though it is taken back at once", () => {
+    const { failure } = simulate({ seed: 614_647, steps });
+    expect(failure).toBeUndefined();
+  });
+
   test("equal seeds give equal runs", () => {
     const hashes = new Set<number>();
     for (let seed = 1; seed <= 20; seed++) {

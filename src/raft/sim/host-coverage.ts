@@ -34,7 +34,6 @@ export const hostCoverageHelp = {
   linksCut: "a link was cut",
   snapshotsTaken: "a snapshot was taken",
   snapshotsInstalled: "a snapshot was received and installed",
-  installsDelayed: "the installation of a snapshot waited for space",
   snapshotsResumed: "a transfer went on where an earlier one ended",
   membersChanged: "a membership change was done",
   membersRemoved: "a member was removed from its group",

@@ -117,7 +117,8 @@ export class HostFaults {
   }
 
   #victim(): HostNode | undefined {
-    const up = this.#nodes.filter(({ isUp, isBusy }) => isUp && !isBusy);
+    // One that is gone and talks in vain has its own end.
+    const up = this.#nodes.filter(({ isUp, isBusy, isGone }) => isUp && !isBusy && !isGone);
     if (up.length === 0) return undefined;
     const leads = up.filter(({ host }) => host?.status().some(({ role }) => role === "leader"));
     // Half of the faults go to whoever leads.
@@ -181,8 +182,16 @@ export class HostFaults {
   #fillDisk(node: HostNode): void {
     this.#world.coverage.disksFull++;
     const { disk } = node;
+    const untilMs = this.#random.between(500, 10_000);
+    if (this.#random.chance(0.5)) {
+      // Room for the log and none for snapshots, as when the last of it is spent on one.
+      const on = this.#random.pick(["write", "open"] as const);
+      const heal = disk.inject({ on, path: /\/manifest/, fails: "ENOSPC", times: Infinity });
+      this.#world.clock.schedule(untilMs, heal);
+      return;
+    }
     disk.setCapacity(2 ** 40 - disk.freeBytes + this.#random.below(4_096));
-    this.#world.clock.schedule(this.#random.between(500, 10_000), () => disk.setCapacity(2 ** 40));
+    this.#world.clock.schedule(untilMs, () => disk.setCapacity(2 ** 40));
   }
 
   #cutLink(node: HostNode): void {

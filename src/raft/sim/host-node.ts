@@ -173,7 +173,6 @@ export class HostNode {
     coverage.snapshotsTaken += counters.snapshotsTaken;
     coverage.snapshotsInstalled += counters.snapshotsInstalled;
     coverage.removalsTold += counters.removalsTold;
-    coverage.installsDelayed += counters.installsWithoutSpace;
     coverage.snapshotsResumed += counters.snapshotsResumed;
     const damaged = ["refusedLength", "refusedMagic", "refusedVersion", "refusedCluster"] as const;
     for (const name of damaged) coverage.framesDamaged += counters[name];

@@ -170,9 +170,18 @@ export class SimHost {
       if (message.type === "snapshot" && contents) {
         this.#received.set(message.snapshot.index, contents);
       }
+      this.#judgeBefore(message);
       this.raft?.step(message);
       this.#turnSoon();
     });
+  }
+
+  // What a leader committed was so under the configuration of then: a later term may take a change
+  // back that was in force and not committed.
+  #judgeBefore(message: Message): void {
+    const { raft } = this;
+    if (raft?.role !== "leader" || message.term <= raft.term) return;
+    if (raft.commit > this.#observer.commit) this.turn();
   }
 
   /** A client's command; the operations of a batch share their fate. */

@@ -59,6 +59,11 @@ export class HostObserver {
     this.#isolatedTicks = 0;
   }
 
+  /** Highest committed index that was judged. */
+  get commit(): number {
+    return this.#commit;
+  }
+
   took(ready: Ready, pending: readonly DiskWrite[]): void {
     const { coverage } = this.#context;
     if (ready.snapshot) this.#rebase(ready.snapshot);
