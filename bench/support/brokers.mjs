@@ -36,8 +36,14 @@ export function brokerOf(text) {
   return has(program) ? { name } : undefined;
 }
 
-/** Starts it with an empty data folder below `dir`. `extra`: more of Flagstone's settings. */
-export async function startBroker(broker, { dir, core, profileDir, extra = [] }) {
+/**
+ * Starts it with an empty data folder below `dir`. Of Flagstone only: `extra` settings, `nodeArgs` of its
+ * Node.js, whose output goes to `onOutput`.
+ */
+export async function startBroker(
+  broker,
+  { dir, core, profileDir, extra = [], nodeArgs = [], onOutput },
+) {
   const data = absolute(dir, broker.name);
   mkdirSync(data, { recursive: true });
   const port = await freePort();
@@ -45,13 +51,18 @@ export async function startBroker(broker, { dir, core, profileDir, extra = [] })
   const command =
     broker.launcher === undefined
       ? await peerCommand(broker.name, data, port)
-      : flagstoneCommand(broker.launcher, { data, port, metricsPort, profileDir, extra });
+      : flagstoneCommand(broker.launcher, { data, port, metricsPort, profileDir, extra, nodeArgs });
   const [program, ...args] = pinned(core, command);
   const env = { ...process.env, UV_THREADPOOL_SIZE: process.env.UV_THREADPOOL_SIZE ?? "8" };
   const child = spawn(program, args, {
-    stdio: ["ignore", "ignore", broker.name === "nats" ? "ignore" : "inherit"],
+    stdio: [
+      "ignore",
+      onOutput === undefined ? "ignore" : "pipe",
+      broker.name === "nats" ? "ignore" : "inherit",
+    ],
     env,
   });
+  child.stdout?.setEncoding("utf8").on("data", onOutput);
   const ended = new Promise((resolve) => {
     child.once("close", resolve);
   });
@@ -78,11 +89,11 @@ export async function startBroker(broker, { dir, core, profileDir, extra = [] })
   };
 }
 
-function flagstoneCommand(main, { data, port, metricsPort, profileDir, extra }) {
+function flagstoneCommand(main, { data, port, metricsPort, profileDir, extra, nodeArgs }) {
   const profiling = profileDir === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profileDir}`];
   const listen = ["--data", data, "--port", String(port), "--admin-port", String(metricsPort)];
   const settings = ["logger.level=warn", ...extra].flatMap((setting) => ["--set", setting]);
-  return [process.execPath, ...profiling, main, "start", ...listen, ...settings];
+  return [process.execPath, ...nodeArgs, ...profiling, main, "start", ...listen, ...settings];
 }
 
 async function peerCommand(name, data, port) {
@@ -110,6 +121,8 @@ function mosquittoCommand(data, port) {
   const lines = [
     `listener ${port} 127.0.0.1`,
     "allow_anonymous true",
+    // Started as root it would give its rights up, and with them its data folder.
+    ...(process.getuid?.() === 0 ? ["user root"] : []),
     "persistence true",
     `persistence_location ${data}/`,
     "max_queued_messages 0",

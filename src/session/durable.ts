@@ -152,7 +152,7 @@ export class DurableSession implements Session, LiveTarget, Checkpointed, Connec
   /** What a look at all sessions needs of it once it is closed. */
   get closedState(): ClosedState {
     const { positions, dropped } = this.#dispatch.cursor;
-    return { cursor: new Map(positions), inFlight: this.#outbound.table.size, dropped };
+    return { cursor: new Map(positions), inFlight: this.#outbound.inFlightCount, dropped };
   }
 
   /** Passes over what was not sent yet. Resolves when that is durable. */
@@ -275,7 +275,7 @@ export class DurableSession implements Session, LiveTarget, Checkpointed, Connec
 
   collect(): (BuiltWrites & { settle: Settle }) | undefined {
     if (this.#stopped || !this.#hasChanges()) return undefined;
-    const changes = this.#outbound.table.collect();
+    const changes = this.#outbound.collect();
     const jobs = this.#jobs.collect();
     const { store, clock } = this.#context;
     const ids = this.#reservation.wanted
@@ -290,7 +290,7 @@ export class DurableSession implements Session, LiveTarget, Checkpointed, Connec
   /** The exact state at an orderly end, and what settles it. REQUIRES: stopped. */
   collectExact(): { writes: MapWrite[]; settle: Settle } {
     const { keys } = this.#stored;
-    const changes = this.#outbound.table.collectExact();
+    const changes = this.#outbound.collectExact();
     const jobs = this.#jobs.collect();
     const ids = this.#reservation.exact(this.#positions);
     const over = jobs.filter(({ record }) => record === undefined);
@@ -397,7 +397,7 @@ export class DurableSession implements Session, LiveTarget, Checkpointed, Connec
   #hasChanges(): boolean {
     return (
       this.#dispatch.hasChanges ||
-      this.#outbound.table.hasChanges ||
+      this.#outbound.hasChanges ||
       this.#jobs.hasChanges ||
       this.#reservation.wanted
     );

@@ -17,7 +17,8 @@ import type {
 } from "./api.ts";
 import type { SessionContext } from "./context.ts";
 import { type Choice, chooseDelivery, chooseRetained, isExpired } from "./core/choose.ts";
-import { keepMessage, type Outbound } from "./core/outbound.ts";
+import { keepMessage } from "./core/kept-message.ts";
+import type { Outbound } from "./core/outbound.ts";
 import { PacketIds } from "./core/packet-ids.ts";
 import type { InFlightSource } from "./core/records.ts";
 import { asksRetained } from "./durable-subscriptions.ts";

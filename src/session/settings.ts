@@ -67,7 +67,7 @@ export const sessionSettingsDefault: SessionSettings = {
   restartGraceMs: 30_000,
   checkpointDelayMs: 50,
   checkpointDelayMsMax: 1000,
-  checkpointKeysPerS: 20_000,
+  checkpointKeysPerS: 4000,
   retryDelayMs: 100,
   retryDelayMsMax: 5000,
   sentAheadMs: 2000,

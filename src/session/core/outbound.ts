@@ -15,7 +15,8 @@ import type { Delivery, MessageRun } from "../api.ts";
 import { type Choice, isExpired } from "./choose.ts";
 import type { Dealt } from "./dealt.ts";
 import { type CollectedChanges, type InFlight, InFlightTable } from "./in-flight.ts";
-import { PlainInFlight } from "./plain-in-flight.ts";
+import { keepMessage } from "./kept-message.ts";
+import { type Origin, PlainInFlight, sentEntry } from "./plain-in-flight.ts";
 import type { InFlightSource } from "./records.ts";
 import { Window } from "./window.ts";
 
@@ -84,7 +85,7 @@ export class Outbound {
   readonly #durable: boolean;
   readonly #window: Window;
   readonly #bytesMax: number;
-  /** What a session that keeps nothing has sent at QoS 1: only ids count. */
+  /** Sent at QoS 1 and without a record: of a session that keeps nothing, or since the last write. */
   readonly #plain = new PlainInFlight();
   readonly #inUse = (packetId: number): boolean =>
     this.table.has(packetId) || this.#plain.has(packetId);
@@ -179,7 +180,7 @@ export class Outbound {
    * The others are to be dispatched one by one. REQUIRES: the session keeps nothing.
    */
   dispatchRun(run: MessageRun): number {
-    assert(!this.#durable, "what is owed has a record each");
+    assert(!this.#durable, "what is owed stands somewhere");
     if (this.blocked) return 0;
     if (run.qos === 0) {
       if (!this.#outlet.publishRun(run, run.count, rowIds)) return 0;
@@ -277,6 +278,33 @@ export class Outbound {
     return undefined;
   }
 
+  /** Messages at QoS 1 and 2 that are not finished. */
+  get inFlightCount(): number {
+    return this.table.size + this.#plain.size;
+  }
+
+  get hasChanges(): boolean {
+    return this.table.hasChanges || (this.#durable && this.#plain.size > 0);
+  }
+
+  /** What has to be written, for one write. */
+  collect(): CollectedChanges {
+    this.#keepPlain();
+    return this.table.collect();
+  }
+
+  /** As `collect`, with every record exact about what was sent. */
+  collectExact(): CollectedChanges {
+    this.#keepPlain();
+    return this.table.collectExact();
+  }
+
+  /** What is owed and still in flight gets its entry, and so a record. */
+  #keepPlain(): void {
+    if (!this.#durable) return;
+    for (const owed of this.#plain.takeOwed()) this.table.add(sentEntry(owed));
+  }
+
   /** The changes are durable: bindings and releases among them take effect. */
   committed(changes: CollectedChanges): void {
     for (const { entry, record } of changes.puts) {
@@ -372,7 +400,7 @@ export class Outbound {
     const packetId = this.#ids.take(this.#inUse);
     if (packetId === undefined) return "wait";
     const { dealt } = outgoing;
-    if (qos === 1 && !this.#durable && dealt === undefined && !this.blocked) {
+    if (qos === 1 && !this.blocked && isPlain(outgoing, this.#durable)) {
       return this.#sendPlain(outgoing, packetId, position);
     }
     const entry = this.#newEntry(outgoing, packetId, qos);
@@ -398,18 +426,30 @@ export class Outbound {
     return "taken";
   }
 
-  /** At QoS 1 from a session that keeps nothing: no entry, since nothing is ever sent again. */
+  #addOwed(packetId: number, sizeBytes: number, origin: Origin, timeUs: number): void {
+    const sendNumber = this.table.takeSendNumber();
+    this.#plain.addOwed(packetId, sizeBytes, sendNumber, origin, timeUs);
+  }
+
+  /**
+   * At QoS 1: no entry, since nothing is sent again on this connection. What is owed and still in
+   * flight when records are collected becomes one then.
+   */
   #sendPlain(outgoing: Outgoing, packetId: number, position: number): "taken" | "wait" {
-    const { message, choice, dup } = outgoing;
+    const { message, choice, dup, source } = outgoing;
     const sizeBytes = message.frame.length;
     // Known before it is sent: the ack may come while the call is still under way.
-    this.#plain.add(packetId, sizeBytes);
+    if (!this.#durable) this.#plain.add(packetId, sizeBytes);
+    else if (source.kind === "log") {
+      this.#addOwed(packetId, sizeBytes, source.ref, source.ref.timeUs);
+    }
     this.#window.take(sizeBytes);
     const { retain, identifiers: subscriptionIds } = choice;
     const delivery = { qos: 1, dup, retain, packetId, subscriptionIds } as const;
     const result = this.#outlet.publish(message, delivery);
     if (result === "sent") {
       this.#outlet.count(dup ? "resent" : "delivered");
+      if (this.#durable) this.#outlet.changed(false);
       return "taken";
     }
     if (this.#plain.remove(packetId) !== undefined) this.#window.release(sizeBytes);
@@ -532,20 +572,10 @@ function isQos0(item: Queued): item is QueuedQos0 {
   return "kind" in item;
 }
 
-let keptFrom: Ttv | undefined;
-let keptFrame: Buffer | undefined;
-let kept: Ttv | undefined;
-
-/**
- * A copy that outlives the call. Many sessions keep the same message one after the other: they
- * share the last copy. The frame is compared too, in case the caller fills one object again.
- */
-export function keepMessage(message: Ttv): Ttv {
-  if (message === keptFrom && message.frame === keptFrame && kept !== undefined) return kept;
-  const { topic, timeUs, publisher, form, qos, retain, expiryUs, expiryOffset } = message;
-  const frame = Buffer.from(message.frame);
-  kept = { topic, timeUs, publisher, form, qos, retain, expiryUs, expiryOffset, frame };
-  keptFrom = message;
-  keptFrame = message.frame;
-  return kept;
+/** Nothing but its place has to be known of it once it is sent. */
+function isPlain({ source, choice, dealt, dup }: Outgoing, durable: boolean): boolean {
+  if (dealt !== undefined) return false;
+  if (!durable) return true;
+  if (source.kind !== "log" || source.group !== undefined || dup || choice.retain) return false;
+  return choice.identifiers.length === 0;
 }

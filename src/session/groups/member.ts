@@ -82,7 +82,7 @@ export class SharedMember implements Member {
   }
 
   get inFlightCount(): number {
-    return this.#host.outbound.table.size;
+    return this.#host.outbound.inFlightCount;
   }
 
   deal(outgoing: Outgoing): "taken" | "wait" | "too_large" {

@@ -12,7 +12,7 @@ import type {
 } from "../../store/index.ts";
 import type { BacklogMessage, Subscription } from "../api.ts";
 import { chooseDelivery, isExpired } from "../core/choose.ts";
-import { keepMessage } from "../core/outbound.ts";
+import { keepMessage } from "../core/kept-message.ts";
 
 export type PeekOptions = {
   readonly clientId: string;

@@ -311,6 +311,25 @@ describe("plain messages in flight", () => {
     expect(table.size).toBe(3);
   });
 
+  test("what is owed is taken out in the order it was sent, wherever it lay", () => {
+    const table = new PlainInFlight();
+    const origin = { shard: 1, generation: 2, stream: 3 };
+    const ids = [65_530, 5, 21, 37, 1000];
+    ids.forEach((packetId, index) => {
+      table.addOwed(packetId, 10, index + 7, origin, index);
+    });
+    expect(table.remove(21)).toBe(10);
+    expect(
+      table.takeOwed().map(({ packetId, sendNumber, timeUs }) => [packetId, sendNumber, timeUs]),
+    ).toEqual([
+      [65_530, 7, 0],
+      [5, 8, 1],
+      [37, 10, 3],
+      [1000, 11, 4],
+    ]);
+    expect([table.size, table.has(5)]).toEqual([0, false]);
+  });
+
   test("all ids can be in flight", () => {
     const table = new PlainInFlight();
     for (let id = 1; id <= 65_535; id++) table.add(id, 1);
