@@ -75,14 +75,16 @@ export class Faults {
     kv.heal();
   }
 
-  /** Rot in one place of a machine that is off. Says where, for the story of a failure. */
-  async rot(): Promise<string> {
+  /** Rot in one place of a machine that is off, but not below `spared`. Says where. */
+  async rot(spared?: string): Promise<string> {
     const { disk, kv } = this.#machine;
     if (this.#random.chance(0.4)) {
       const stores = kv.paths.filter((path) => !path.includes("quarantine"));
       if (stores.length > 0) return this.#rotStore(this.#random.pick(stores));
     }
-    const files = (await this.#files("data")).filter((path) => disk.peek(path).length > 0);
+    const files = (await this.#files("data")).filter(
+      (path) => disk.peek(path).length > 0 && (spared === undefined || !path.startsWith(spared)),
+    );
     if (files.length === 0) return "nothing";
     const path = this.#random.pick(files);
     const dice = this.#random.below(10);

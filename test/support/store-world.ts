@@ -117,6 +117,7 @@ export class StoreWorld {
   /** Where damage was done, and how many events there were before the start that met it. */
   readonly #rotten: string[] = [];
   #eventsBefore = 0;
+  #isLogProved = false;
 
   constructor(seed: number | string) {
     const random = new SeededRandom(`features ${seed}`);
@@ -204,6 +205,7 @@ export class StoreWorld {
   }
 
   async #end(): Promise<void> {
+    this.#isLogProved = false;
     this.#aim = undefined;
     if (!this.#isDead) {
       this.#sumCounters();
@@ -218,7 +220,7 @@ export class StoreWorld {
 
   /** From here on less may be there than was acked; whoever misses it must be told. */
   async #rot(): Promise<void> {
-    this.#rotten.push(await this.#volume.rot());
+    this.#rotten.push(await this.#volume.rot(this.#isLogProved ? undefined : "data/log"));
     this.#eventsBefore = this.machine.events.length;
     for (const publisher of this.#publishers) publisher.forget();
   }
@@ -232,12 +234,24 @@ export class StoreWorld {
   async #beforeEnd(): Promise<void> {
     const { clock } = this.machine;
     await clock.advance(this.#random.between(0, 20) / 10);
+    if (this.features.damage) return this.#proveLog();
     if (this.#isDead || this.#random.chance(0.25)) return;
     this.#volume.heal();
     await clock.advance(30);
     if (this.#isDead || this.store.refusal !== undefined) return;
     for (const publisher of this.#publishers) publisher.append(this.store, "b", 3_000);
     await clock.advance(this.#random.between(5, 40) / 100);
+  }
+
+  /**
+   * Damage to the last flush of all looks like a write that a power cut has torn. So the log is
+   * damaged only where a later flush, that of its idling, says what was synced.
+   */
+  async #proveLog(): Promise<void> {
+    this.#volume.heal();
+    await this.machine.clock.advance(1_500);
+    if (this.#isDead || this.store.refusal !== undefined) return;
+    this.#isLogProved = this.#process?.log.pendingBytes === 0;
   }
 
   async #stop(): Promise<void> {
@@ -510,6 +524,7 @@ export class StoreWorld {
       if (sent.number <= before) throw new Error(`${line}: ${name} came after v${before}`);
       last.set(line, sent.number);
     }
+    this.#learnLosses(full);
     for (const publisher of this.#publishers) {
       // What damage took counts as lost, also where a drop that was asked for may have taken it.
       publisher.check(seen, (sent) => this.#isLost(sent, full) || this.#isDropped(sent));
@@ -523,18 +538,25 @@ export class StoreWorld {
     return [...shards].some((shard) => this.#model.droppedUntil(shard) === Number.MAX_SAFE_INTEGER);
   }
 
-  /** It went with damage, and who reads everything is told. */
+  /** What damage took, and who reads everything is told of, acked or only seen before. */
+  #learnLosses(full: ReaderModel): void {
+    if (this.#rotten.length === 0) return;
+    for (const shard of this.store.logShards) {
+      const seen = new Set<number>();
+      for (const each of full.reader.received) if (each.shard === shard) seen.add(each.timeUs);
+      for (const [timeUs, truth] of this.#model.of(shard)) {
+        if (truth.isLost || seen.has(timeUs) || !full.reportFor(shard, timeUs)) continue;
+        truth.isLost = true;
+        this.#counts.lostAndTold++;
+      }
+    }
+  }
+
   #isLost({ name }: Sent, full: ReaderModel): boolean {
     if (this.#rotten.length === 0) return false;
     const place = this.#placeOf.get(name);
     if (place === undefined) return full.reader.missedReports.length > 0;
-    if (full.reportFor(place.shard, place.timeUs) === undefined) return false;
-    const truth = this.#model.of(place.shard).get(place.timeUs);
-    if (truth?.name === name && truth.isLost !== true) {
-      truth.isLost = true;
-      this.#counts.lostAndTold++;
-    }
-    return true;
+    return this.#model.of(place.shard).get(place.timeUs)?.isLost === true;
   }
 
   /** Damage took something: the start that met it must have said so. */
