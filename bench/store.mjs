@@ -2,7 +2,7 @@
 // baselines of the same bytes, reads, transactions, starts, a drop. Each in a process of its own.
 //
 //   npm run bench -- store [--dir bench-store-data] [--seconds 3] [--outstanding 8192]
-//                          [--only append,scans] [--gigabytes 1] [--profile DIR] [--save NAME]
+//                          [--only append,scans] [--gigabytes 1] [--restartBytes 1024] [--profile DIR] [--save NAME]
 //
 // - `levelBaseline`: chained batches of blocks of 256 TTVs into LevelDB, 16 MiB of write buffer, no sync.
 // - `logBaseline`: the log alone, a record for each TTV, acked when it is synced.
@@ -23,6 +23,7 @@ const { values } = parseArgs({
     outstanding: { type: "string", default: "8192" },
     only: { type: "string" },
     gigabytes: { type: "string", default: "1" },
+    restartBytes: { type: "string", default: "1024" },
     ttvs: { type: "string", default: "4000000" },
     profile: { type: "string" },
     save: { type: "string" },
@@ -84,7 +85,7 @@ async function reads() {
 }
 
 async function starts() {
-  const bytes = 1_024;
+  const bytes = Number(values.restartBytes);
   const count = Math.round((Number(values.gigabytes) * 2 ** 30) / bytes);
   // One slab, so that its drop is that of all these gigabytes.
   const settings = { generationBytesMax: 2 ** 50 };

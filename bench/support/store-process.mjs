@@ -36,9 +36,17 @@ export async function open(dir, settings = {}) {
   };
 }
 
-/** Topics of `streams` streams, 10,000 hosts and units, so that parts of 1/10 to 1/10,000 exist. */
-export function topicOf(n, streams) {
-  return `s${n % streams}/h${(n * 7_919) % 10_000}/u${n % 100}/w${n % 10}`;
+const topicsPeriod = 10_000;
+
+/**
+ * Topics of `streams` streams and 10,000 hosts, so that parts of 1/10 to 1/10,000 exist; made once, as
+ * a broker knows the topics of its clients. They come again after `topicsPeriod`.
+ */
+export function createTopics(streams) {
+  const topics = Array.from({ length: topicsPeriod }, (_, n) =>
+    Buffer.from(`s${n % streams}/h${(n * 7_919) % 10_000}/u${n % 100}/w${n % 10}`).toString(),
+  );
+  return (n) => topics[n % topicsPeriod];
 }
 
 export function requestOf(topic, frame) {

@@ -1,5 +1,5 @@
-// Crash images of the launched broker: runs with ends of generations and checkpoints are recorded,
-// and the broker is started, with the real LevelDB, on what power cuts at drawn moments would have
+// Crash images of the launched broker: runs with ends and drops of generations, packing anew and
+// checkpoints are recorded, and the broker is started, with the real LevelDB, on what power cuts at drawn moments would have
 // left. Every second run is recorded from a recovery after kill -9 on. And once from outside, by
 // strace: no ack without a sync.
 //
@@ -14,6 +14,7 @@ import { syncsBetween, traceProcess } from "../support/strace.ts";
 import { withTemporaryFolder } from "../support/temporary-folder.ts";
 import type { NamesModel } from "./image-builder.ts";
 import { checkImages, type RecordedRun, recordRun } from "./image-rounds.ts";
+import { ImageUpkeep } from "./image-upkeep.ts";
 import { createRecording } from "./recorder.ts";
 
 const isLong = process.env.FLAGSTONE_LONG === "1";
@@ -28,7 +29,10 @@ const ackedPerRun = 1000;
 const runMsMax = 600_000;
 
 // Small segments and young checkpoints: a short run goes through all that a long one does.
-const args = ["--set", "log.segmentBytes=256KiB", "--set", "store.checkpointAge=1s"];
+const args = [
+  ...["--set", "log.segmentBytes=256KiB", "--set", "store.checkpointAge=1s"],
+  ...["--admin-port", "0"],
+];
 const env = { FLAGSTONE_TEST_SIGNALS: "1" };
 
 /** LevelDB's folders by name; every other folder holds our own files. */
@@ -57,6 +61,7 @@ function record(
 ): Promise<RecordedRun> {
   const dataDir = join(scratch, "data");
   mkdirSync(dataDir);
+  const upkeep = new ImageUpkeep();
   const beginsWithRecovery = Number(/\d+$/.exec(seed)?.[0] ?? 0) % 2 === 0;
   const before = { acked: ackedPerRun, copyTo: join(scratch, "before") };
   return recordRun({
@@ -64,8 +69,15 @@ function record(
     start: (recorded) => startBroker({ dataDir, args, env: { ...recorded, ...env } }),
     seed,
     acked: ackedPerRun,
-    stir,
-    settle,
+    stir: (broker) => {
+      stir(broker);
+      upkeep.turn(broker);
+    },
+    settle: async (broker) => {
+      await settle(broker);
+      upkeep.turn(broker);
+      await upkeep.done();
+    },
     ...(beginsWithRecovery && { before }),
   });
 }
@@ -76,6 +88,14 @@ function generationsOf(run: RecordedRun): number {
     operation.kind === "mkdir" ? /\/(g\d{8})$/.exec(operation.path)?.[1] : undefined,
   );
   return new Set(names.filter((name) => name !== undefined)).size;
+}
+
+/** Folders of slabs that the record makes or takes away. */
+function slabFolders(run: RecordedRun, kind: "mkdir" | "rmdir", pattern: RegExp): number {
+  const names = run.operations.filter(
+    (operation) => operation.kind === kind && pattern.test(operation.path),
+  );
+  return names.length;
 }
 
 test.each(seeds)(
@@ -98,6 +118,10 @@ test.each(seeds)(
       const repeat = `FLAGSTONE_SEED=${seed} npx vitest run --project crash test/crash/images.test.ts`;
       expect(failures.join("\n\n"), `to repeat: ${repeat}`).toBe("");
       expect(generationsOf(run), "generations in the record").toBeGreaterThanOrEqual(2);
+      const dropped = slabFolders(run, "rmdir", /scratch\/.*\/g\d+$/);
+      expect(dropped, "drops in the record").toBeGreaterThanOrEqual(2);
+      const packed = slabFolders(run, "mkdir", /messages\/.*\/g\d+p\d+$/);
+      expect(packed, "generations packed anew in the record").toBeGreaterThanOrEqual(1);
     });
   },
   runMsMax,

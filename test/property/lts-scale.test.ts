@@ -36,3 +36,32 @@ test.each([
     expect(trie.cachedCount).toBeLessThanOrEqual(100_000);
   },
 );
+
+/** All of them are run by hand and by `npm run test:long`; figures are in docs/testing.md. */
+const hostileTopics = process.env.FLAGSTONE_LONG === "1" ? 10_000_000 : 100_000;
+
+/** Whoever makes them wants as many streams, and as much memory, as can be had. */
+function hostileTopic(random: SeededRandom, number: number): string {
+  const kind = random.below(4);
+  if (kind === 0) return `${number}/${number}/${number}`;
+  if (kind === 1) return `r/${"x".repeat(random.below(60))}${number}/${random.below(20)}/y`;
+  const levels = Array.from({ length: random.between(1, 20) }, () => random.below(12).toString(36));
+  return kind === 2 ? levels.join("/") : `$${levels.join("/")}`;
+}
+
+test(`${hostileTopics} hostile topics stay under the caps, and each finds its stream again`, () => {
+  const random = new SeededRandom(11);
+  const { bytesMax, streamsMax } = ltsSettingsDefault;
+  const trie = createLts(ltsSettingsDefault);
+  const kept = new Map<string, number>();
+  for (let number = 0; number < hostileTopics; number++) {
+    const topic = hostileTopic(random, number);
+    const { stream } = trie.place(topic, []);
+    if (number % 1_009 === 0) kept.set(topic, stream);
+  }
+  expect(trie.streamCount).toBeLessThanOrEqual(streamsMax);
+  expect(trie.sizeBytes).toBeLessThanOrEqual(bytesMax);
+  expect(trie.cachedCount).toBeLessThanOrEqual(100_000);
+  for (const [topic, stream] of kept) expect(trie.lookup(topic)?.stream).toBe(stream);
+  console.info(`${hostileTopics} hostile: ${trie.streamCount} streams, ${trie.sizeBytes} bytes`);
+});

@@ -18,6 +18,7 @@ import { createLts, inheritLts, loadLts } from "../core/lts-start.ts";
 import type { LtsRecord } from "../core/lts-trie.ts";
 import type { MissingReason, MissingSpan } from "../core/missing.ts";
 import { isDamage } from "../damage-codes.ts";
+import { storeErrors } from "../errors.ts";
 import type { MendParts } from "../mending.ts";
 import type { ShardStore } from "../shard-store.ts";
 import type { Ttv } from "../types.ts";
@@ -76,6 +77,7 @@ export class Generations {
   readonly #dropped: DroppedSpans;
   /** Slabs with something that the last checkpoint does not cover. */
   readonly #dirty = new Set<LogSlab>();
+  #isClosed = false;
   #prepared: { readonly slab: LogSlab; readonly stores: SlabStores } | undefined;
   #preparing: Promise<LogSlab> | undefined;
   #current: LogSlab | undefined;
@@ -194,9 +196,10 @@ export class Generations {
 
   /**
    * Opens an empty slab for the next generation, so that applying the rotation needs no wait.
-   * REQUIRES: one at a time.
+   * REQUIRES: one at a time. @throws STORE_CLOSED: nobody would close what it opened.
    */
   prepareNext(numberMin = 0): Promise<LogSlab> {
+    if (this.#isClosed) return Promise.reject(storeErrors.closed());
     const preparing = this.#prepare(Math.max(numberMin, this.#table.nextNumber));
     this.#preparing = preparing;
     return preparing;
@@ -378,6 +381,7 @@ export class Generations {
   }
 
   async close(): Promise<void> {
+    this.#isClosed = true;
     // What is being opened is opened to its end, to be closed with the rest.
     await Promise.allSettled([this.#preparing]);
     await this.#shelf.close();

@@ -155,6 +155,18 @@ describe("dropping", () => {
 });
 
 describe("rotation", () => {
+  test("that comes when the store is closing opens nothing that would stay open", async () => {
+    const m = oneShard(8);
+    const { store, log } = await m.boot();
+    await put(m, store, "a");
+    const both = Promise.allSettled([store.close(), store.rotate()]);
+    const [, rotated] = await m.clock.complete(both);
+    expect(rotated).toMatchObject({ status: "rejected", reason: { code: "STORE_CLOSED" } });
+    await m.clock.complete(log.close());
+    // Nothing is locked: the same machine opens it again without the end of the process.
+    expect((await m.boot()).store.logShards).toHaveLength(1);
+  });
+
   test("appends of the same turn go to the generation that the log puts them in", async () => {
     const m = oneShard(8);
     const { store } = await m.boot();
