@@ -1,12 +1,15 @@
-// What an operator does to a broker while it is recorded: a database beside whose generations end and
-// are dropped, and generations of the messages that are packed anew. What the oracle judges is owed as
-// ever; nobody is owed anything of the database beside.
+// What an operator does to a broker while it is recorded: a database beside whose generations end, are
+// packed anew when all in them has expired, and are dropped. What the oracle judges is owed as ever;
+// nobody is owed anything of the database beside.
 
+import { setTimeout as sleep } from "node:timers/promises";
 import mqtt from "mqtt";
 import type { BrokerProcess } from "../support/broker-process.ts";
 
 const database = "scratch";
 const messagesPerTurn = 20;
+/** Longer than its messages live. */
+const expiryMs = 1_200;
 
 export class ImageUpkeep {
   #key: string | undefined;
@@ -25,16 +28,19 @@ export class ImageUpkeep {
 
   async #turn(broker: BrokerProcess): Promise<void> {
     if (!this.#isMade) await this.#make(broker);
+    const untilUs = Date.now() * 1_000 + 60_000_000;
+    await this.#ask(broker, `databases/${database}/drop`, { untilUs });
     const publisher = await mqtt.connectAsync(`mqtt://127.0.0.1:${broker.port}`, {
-      ...{ clientId: "scratch-writer", reconnectPeriod: 0 },
+      ...{ clientId: "scratch-writer", protocolVersion: 5, reconnectPeriod: 0 },
     });
+    const properties = { messageExpiryInterval: 1 };
     for (let n = 0; n < messagesPerTurn; n++) {
-      await publisher.publishAsync(`${database}/${n % 3}`, "x".repeat(300), { qos: 1 });
+      const payload = "x".repeat(300);
+      await publisher.publishAsync(`${database}/${n % 3}`, payload, { qos: 1, properties });
     }
     await publisher.endAsync();
     await this.#ask(broker, `databases/${database}/rotate`);
-    const untilUs = Date.now() * 1_000 + 60_000_000;
-    await this.#ask(broker, `databases/${database}/drop`, { untilUs });
+    await sleep(expiryMs);
     await this.#repack(broker);
   }
 
@@ -52,12 +58,12 @@ export class ImageUpkeep {
   }
 
   async #repack(broker: BrokerProcess): Promise<void> {
-    const task = await this.#ask(broker, "tasks", { kind: "repack", database: "messages" });
+    const task = await this.#ask(broker, "tasks", { kind: "repack", database });
     for (;;) {
       const { state } = await this.#ask(broker, `tasks/${task.id}`, undefined, "GET");
       if (state === "done") return;
       if (state !== "running" && state !== "waiting") throw new Error(`the task is ${state}`);
-      await new Promise((resolve) => setTimeout(resolve, 20));
+      await sleep(20);
     }
   }
 

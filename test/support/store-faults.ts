@@ -19,6 +19,9 @@ export const faultCountsZero = {
 };
 export type FaultCounts = typeof faultCountsZero;
 
+/** The catalogue is small and written once: losing it and its copy one after the other is not played. */
+const spared = /quarantine|\/meta\//;
+
 export const roomyBytes = 2 ** 40;
 
 export class Faults {
@@ -75,15 +78,16 @@ export class Faults {
     kv.heal();
   }
 
-  /** Rot in one place of a machine that is off, but not below `spared`. Says where. */
-  async rot(spared?: string): Promise<string> {
+  /** Rot in one place of a machine that is off, but not below `soundDir`. Says where. */
+  async rot(soundDir?: string): Promise<string> {
     const { disk, kv } = this.#machine;
     if (this.#random.chance(0.4)) {
-      const stores = kv.paths.filter((path) => !path.includes("quarantine"));
+      const stores = kv.paths.filter((path) => !spared.test(path));
       if (stores.length > 0) return this.#rotStore(this.#random.pick(stores));
     }
     const files = (await this.#files("data")).filter(
-      (path) => disk.peek(path).length > 0 && (spared === undefined || !path.startsWith(spared)),
+      (path) =>
+        disk.peek(path).length > 0 && (soundDir === undefined || !path.startsWith(soundDir)),
     );
     if (files.length === 0) return "nothing";
     const path = this.#random.pick(files);
@@ -137,7 +141,7 @@ export class Faults {
     if (!(await clock.complete(disk.exists(dir)))) return found;
     for (const { name, isDirectory } of await clock.complete(disk.list(dir))) {
       const path = `${dir}/${name}`;
-      if (path.includes("quarantine")) continue;
+      if (spared.test(path)) continue;
       if (isDirectory) found.push(...(await this.#files(path)));
       else found.push(path);
     }

@@ -235,7 +235,7 @@ export class StoreWorld {
     const { clock } = this.machine;
     await clock.advance(this.#random.between(0, 20) / 10);
     if (this.features.damage) return this.#proveLog();
-    if (this.#isDead || this.#random.chance(0.25)) return;
+    if (this.#isDead || this.#random.chance(0.1)) return;
     this.#volume.heal();
     await clock.advance(30);
     if (this.#isDead || this.store.refusal !== undefined) return;
@@ -262,7 +262,7 @@ export class StoreWorld {
   }
 
   #cut(): void {
-    if (this.#random.chance(0.5)) {
+    if (this.#random.chance(0.35)) {
       this.machine.kill();
       this.#counts.kills++;
     } else {
