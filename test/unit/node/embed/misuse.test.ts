@@ -1,10 +1,13 @@
 // What a program may get wrong, and what may end under it: told with codes, and nothing is waited for
 // in vain.
 
-import { createServer } from "node:net";
+import { join } from "node:path";
 import { expect, test } from "vitest";
+import { openPersistence } from "../../../../src/aedes/index.ts";
 import { createBroker, type Hooks, type InsideMessage } from "../../../../src/node/index.ts";
+import { openLocalStore } from "../../../../src/store/index.ts";
 import { codeOf, connectTo, openBroker, takeTexts } from "../../../support/embedded.ts";
+import { withTemporaryFolder } from "../../../support/temporary-folder.ts";
 
 const invalid = "NODE_ARGUMENT_INVALID";
 const reasonOf = (promise: Promise<unknown>): Promise<string> =>
@@ -273,31 +276,32 @@ test("after a crash every listener and the HTTP interface are where they were", 
 });
 
 test("a crash whose start fails says why, and may be tried again", async () => {
-  const broker = await openBroker({ clock: "manual" });
+  const mqtt: Record<string, unknown> = {};
+  const broker = await openBroker({ settings: { mqtt } });
   await broker.publish("a", "kept", { retain: true });
-  const { port } = broker;
-  const crashed = broker.crash();
-  // Whoever listens first has the port.
-  const thief = createServer();
-  const isStolen = await new Promise<boolean>((resolve) => {
-    const steal = (): void => {
-      thief.once("error", () => setImmediate(steal));
-      thief.listen(port, "127.0.0.1", () => resolve(true));
-    };
-    crashed.then(
-      () => resolve(false),
-      () => undefined,
-    );
-    steal();
-  });
-  if (isStolen) {
-    expect(await codeOf(crashed)).toBe("NODE_LISTEN_FAILED");
-    expect(await codeOf(broker.publish("a", "x"))).toBe("NODE_CRASHED");
-    await new Promise((resolve) => thief.close(resolve));
-    await broker.crash();
-  }
+  mqtt.nonsense = 1;
+  expect(await codeOf(broker.crash())).toBe("CONFIG_INVALID");
+  expect(await codeOf(broker.publish("a", "x"))).toBe("NODE_CRASHED");
+  delete mqtt.nonsense;
+  await broker.crash();
   expect((await broker.retained("a"))?.payload.toString()).toBe("kept");
 });
+
+test("a folder has one owner: a second node, store or persistence is told, and disturbs nobody", () =>
+  withTemporaryFolder(async (folder) => {
+    const at = (name: string) => ({ dir: join(folder, name) });
+    const broker = await createBroker(at("broker"));
+    expect(await codeOf(createBroker(at("broker")))).toBe("NODE_DATA_DIR_IN_USE");
+    await broker.publish("a", "kept", { retain: true });
+    await broker.close();
+    const again = await createBroker(at("broker"));
+    expect((await again.retained("a"))?.payload.toString()).toBe("kept");
+    await again.close();
+    const opened = await openLocalStore(at("store"));
+    expect(await codeOf(openLocalStore(at("store")))).toBe("STORE_IN_USE");
+    expect(await codeOf(openPersistence(at("store")))).toBe("STORE_IN_USE");
+    await opened.close();
+  }));
 
 test("a broker leaves the process as it was", async () => {
   const facts = () => ({
