@@ -1,7 +1,8 @@
 // Brokers beside each other under mqttload, each pinned to one core and the load to another:
 //
 //   npm run bench -- broker [--brokers flagstone,mosquitto] [--only store,replay] [--runs 3]
-//                           [--seconds 3] [--dir bench-data] [--save NAME] [--profile DIR]
+//                           [--seconds 3] [--count N] [--dir bench-data] [--save NAME]
+//                           [--profile DIR]
 //
 // Prints one JSON line for the machine, one for what its disk gives to the log alone, and one for
 // each scenario and broker: the median of the runs, with the run that gave it. The runs of the
@@ -28,6 +29,8 @@ const { values } = parseArgs({
     only: { type: "string" },
     runs: { type: "string", default: "3" },
     seconds: { type: "string", default: "3" },
+    /** Messages of a run, for brokers that are too slow for what warms others up. */
+    count: { type: "string" },
     dir: { type: "string", default: "bench-data" },
     save: { type: "string" },
     profile: { type: "string" },
@@ -86,6 +89,10 @@ async function runOnce(scenario, broker, count) {
 
 /** Warms the broker up and finds how many messages make a run of the wanted length. */
 async function countFor(scenario, broker) {
+  if (values.count !== undefined) {
+    await runOnce(scenario, broker, Number(values.count));
+    return Number(values.count);
+  }
   const warm = await runOnce(scenario, broker, scenario.countMin);
   if (scenario.ratePinned !== undefined) return scenario.ratePinned * (seconds + 1);
   const again = await runOnce(scenario, broker, scenario.countMin * 2);
