@@ -172,6 +172,8 @@ export interface Sessions {
   readonly retained: Retained;
   /** The operator's view of durable sessions. */
   readonly inspector: SessionInspector;
+  /** The operator's view of shared groups. */
+  readonly sharedGroups: GroupInspector;
   /** Detaches who is still attached (as `shutdown`) and commits everything. The store is next. */
   close(): Promise<void>;
   counts(): { readonly durable: number; readonly connected: number };
@@ -341,4 +343,45 @@ export interface SessionInspector {
    * none; durable when it resolves.
    */
   removeSubscription(clientId: string, filter: string): Promise<boolean | undefined>;
+}
+
+/** A shared group: everybody who subscribes to the same `$share/{name}/{filter}`. */
+export type GroupSummary = {
+  /** The shared filter, whole. */
+  readonly group: string;
+  /** It has a cursor: messages wait for the first member to return. */
+  readonly durable: boolean;
+  /** Those that messages are dealt to. */
+  readonly connectedMembers: number;
+  /** Durable sessions that subscribe above QoS 0, connected or not. */
+  readonly durableMembers: number;
+  /** Of a durable group: dealt, not bound in the member's session and not finished. */
+  readonly inFlight: number;
+  /** Came back from members or found none with room; they are dealt next. */
+  readonly returned: number;
+  /** Messages wait for a member. */
+  readonly backlog: boolean;
+  /** Messages lost to retention or damage since the group has been durable. */
+  readonly dropped: number;
+};
+
+export type GroupQuery = {
+  /** Shared filters that begin so. */
+  readonly prefix?: string;
+  /** Only those with (or without) messages that wait for a member. */
+  readonly backlog?: boolean;
+};
+
+export type GroupPage = {
+  readonly groups: readonly GroupSummary[];
+  /** Undefined at the end. */
+  readonly next: string | undefined;
+  /** Groups that match the query, all pages together. */
+  readonly total: number;
+};
+
+/** Looks at shared groups, which are all in memory: nothing is read. */
+export interface GroupInspector {
+  /** In order of their filters. @throws SESSION_PAGE_INVALID. */
+  list(query: GroupQuery, page: PageRequest): GroupPage;
 }

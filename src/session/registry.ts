@@ -10,6 +10,7 @@ import type {
   ConnectOutcome,
   ConnectRequest,
   DetachCause,
+  GroupInspector,
   LiveSubscriptions,
   Retained,
   SessionInspector,
@@ -84,6 +85,7 @@ export class SessionRegistry implements Sessions {
   readonly #timeline: Timeline;
   readonly #turnstile = new Turnstile();
   readonly inspector: SessionInspector;
+  readonly sharedGroups: GroupInspector;
   readonly #table = new SessionTable();
   readonly #wills: WillFirer;
   readonly #groups: SharedGroups;
@@ -128,6 +130,7 @@ export class SessionRegistry implements Sessions {
     };
     const groups = new SharedGroups(this.#context);
     this.#groups = groups;
+    this.sharedGroups = groups;
     this.#wills = new WillFirer(this.#context, this.#turnstile);
     this.#closing = new Closing({
       context: this.#context,

@@ -97,6 +97,8 @@ export function createSessionCounters() {
     bodyGone: "in-flight messages whose body had been removed before the resend",
     missed: "messages that retention or damage removed before a session got them",
     backlogDropped: "messages dropped by backlogMax when their client came back",
+    groupMessagesDealt: "messages of shared groups given to a member",
+    groupMessagesReturned: "messages of shared groups taken back from members that left",
     groupMessagesDropped: "messages of shared groups that nobody was left to take",
     memoryQueueFull: "expiry-0 sessions ended because their queue was full",
     subscriptionsRefused: "subscriptions refused by subscriptionsMax or subscriptionBytesMax",

@@ -434,6 +434,22 @@ describe("forwarded", () => {
     },
   );
 
+  test("[3.3.2-17] [3.3.2-18] unaltered, in order, where something of the broker's is added", async () => {
+    const { client: subscriber } = await broker().connect("fwd adds", {
+      connect: { properties: { topicAliasMaximum: 5 } },
+    });
+    subscriber.send(subscribe5(1, [["fwd/adds", 1]], "0b 07"));
+    await subscriber.expect("suback");
+    const client = await connected("p", 5);
+    for (const id of [1, 2]) {
+      client.send(publish5("fwd/adds", "x", { qos: 1, id, properties: forwarded }));
+      await client.expect("puback");
+      const properties = `${forwarded} 23 0001 0b 07`;
+      const topic = id === 1 ? "fwd/adds" : "";
+      await subscriber.expectBytes(publish5(topic, "x", { qos: 1, id, properties }));
+    }
+  });
+
   test("3.1.1 clients get the message without properties, MQTT 5 clients with an empty list", async () => {
     const four = await durable("cross/4", 1, 4);
     const five = await durable("cross/5", 1, 5);

@@ -158,6 +158,7 @@ for (const durable of [false, true]) {
       again.send(pubrec(messageId!));
       await again.expectBytes(pubrel(messageId!));
       again.send(pubcomp(messageId!));
+      await again.expectNothing();
       await b.expectNothing();
     });
 

@@ -101,6 +101,7 @@ test.each([
   ["mqttv3.1", "mqttv3.1"],
   ["mqttv3.1, mqtt", "mqtt"],
   ["other, mqtt", "mqtt"],
+  ["mqtt, other", "mqtt"],
 ])(
   "[6.0.0-3] [6.0.0-4] of the offered %s the broker takes %s and says so",
   async (offer, taken) => {

@@ -128,6 +128,11 @@ export class GroupStore implements Checkpointed, SubscriberPort<undefined>, Assi
     return this.#cursor;
   }
 
+  /** Messages that retention or damage removed before they were dealt. */
+  get dropped(): number {
+    return this.#dropped;
+  }
+
   /** Nothing that matches is left to be dealt. */
   get isDrained(): boolean {
     return this.#context.store.logShards.every((shard) => this.#atTail.has(shard));

@@ -10,7 +10,7 @@
 
 import type { CodedError } from "../../base/index.ts";
 import type { DeliverableTtv, Positions, Ttv } from "../../store/index.ts";
-import type { LiveTarget, Subscription } from "../api.ts";
+import type { GroupSummary, LiveTarget, Subscription } from "../api.ts";
 import type { SessionContext } from "../context.ts";
 import { type Choice, chooseDelivery, isExpired } from "../core/choose.ts";
 import type { Dealt } from "../core/dealt.ts";
@@ -80,6 +80,22 @@ export class SharedGroup implements LiveTarget, MemberGroup, GroupHost {
   /** Resolves when what makes the group durable is durable itself. */
   get created(): Promise<void> {
     return this.#created;
+  }
+
+  /** As an operator sees it. */
+  get summary(): GroupSummary {
+    const store = this.#stored;
+    const returned = this.#returned.size;
+    return {
+      group: this.clientId,
+      durable: store !== undefined,
+      connectedMembers: this.#connected.length,
+      durableMembers: this.#durableMembers.size,
+      inFlight: Math.max(0, (store?.assignments.size ?? 0) - returned),
+      returned,
+      backlog: returned > 0 || store?.isDrained === false,
+      dropped: store?.dropped ?? 0,
+    };
   }
 
   // -------------------------------------------------------------- durable members
@@ -263,6 +279,7 @@ export class SharedGroup implements LiveTarget, MemberGroup, GroupHost {
       if (outcome === "too_large") refused++;
       if (outcome !== "taken") continue;
       this.#choice.took(members, at);
+      this.#context.counters.groupMessagesDealt++;
       return isAcked ? "acked" : "taken";
     }
     if (refused < members.length) return "wait";
@@ -291,6 +308,7 @@ export class SharedGroup implements LiveTarget, MemberGroup, GroupHost {
   }
 
   returned(assignment: Assignment): void {
+    this.#context.counters.groupMessagesReturned++;
     this.#returned.add(assignment);
     this.ready();
   }
@@ -305,6 +323,7 @@ export class SharedGroup implements LiveTarget, MemberGroup, GroupHost {
       this.#context.counters.groupMessagesDropped++;
       return;
     }
+    this.#context.counters.groupMessagesReturned++;
     this.#returned.addLive(message, sent);
     this.ready();
   }

@@ -3,8 +3,10 @@
 
 import { toError } from "../../base/index.ts";
 import type { Positions } from "../../store/index.ts";
+import type { GroupInspector, GroupPage, GroupQuery, PageRequest } from "../api.ts";
 import type { SessionContext } from "../context.ts";
 import type { InFlightRecord } from "../core/records.ts";
+import { checkedCount } from "../inspect/page.ts";
 import { keyLevel } from "../keys.ts";
 import type { Assignment } from "./assignments.ts";
 import { SharedGroup } from "./group.ts";
@@ -12,7 +14,7 @@ import { type GroupHost, GroupStore } from "./group-store.ts";
 import { type Groups, sharedTopicFilter } from "./member.ts";
 import { boundName, boundRefs, listGroups, readStoredGroup } from "./stored-group.ts";
 
-export class SharedGroups implements Groups {
+export class SharedGroups implements Groups, GroupInspector {
   readonly #context: SessionContext;
   readonly #groups = new Map<string, SharedGroup>();
   /** Of stored subscriptions, until `load`: where a group begins that is not stored itself. */
@@ -47,6 +49,18 @@ export class SharedGroups implements Groups {
 
   created(filter: string): Promise<void> {
     return this.#groups.get(filter)?.created ?? Promise.resolve();
+  }
+
+  list({ prefix = "", backlog }: GroupQuery, page: PageRequest): GroupPage {
+    const countMax = checkedCount(page);
+    const names = [...this.#groups.keys()].filter((name) => name.startsWith(prefix)).sort();
+    const all = names.flatMap((name) => this.#groups.get(name)?.summary ?? []);
+    const found = all.filter((one) => backlog === undefined || one.backlog === backlog);
+    const { after } = page;
+    const rest = after === undefined ? found : found.filter(({ group }) => group > after);
+    const groups = rest.slice(0, countMax);
+    const next = rest.length > countMax ? groups.at(-1)?.group : undefined;
+    return { groups, next, total: found.length };
   }
 
   // -------------------------------------------------------------- start and end

@@ -36,6 +36,7 @@ import { sessionKeys } from "../keys.ts";
 import { Lanes } from "../lanes.ts";
 import { deleteKey, guarded, readStoredSession, type StoredSession } from "../stored-session.ts";
 import type { Turnstile } from "../turnstile.ts";
+import { checkedCount, pageCountMax } from "./page.ts";
 import { peekBacklog } from "./peek.ts";
 import { hasBacklog, type SessionTable, stateOf, type TableEntry } from "./table.ts";
 
@@ -48,7 +49,6 @@ export type InspectorParts = {
   readonly attached: (clientId: string) => DurableSession | undefined;
 };
 
-export const pageCountMax = 1000;
 const administrativeAction = 0x98;
 /** Sessions read or changed at the same time. */
 const lanesMax = 16;
@@ -331,11 +331,6 @@ export class Inspector implements SessionInspector {
 /** As a session stands in the store. */
 export function closedStateOf({ cursor, inFlight, dropped }: StoredSession) {
   return { cursor, inFlight: inFlight.length, dropped };
-}
-
-function checkedCount({ countMax }: PageRequest): number {
-  if (Number.isInteger(countMax) && countMax >= 1 && countMax <= pageCountMax) return countMax;
-  throw sessionErrors.pageInvalid({ what: "countMax", max: pageCountMax });
 }
 
 /** `shard:time` pairs. */

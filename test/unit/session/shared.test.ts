@@ -1,7 +1,7 @@
 // Shared subscriptions: who gets what, and what becomes of it when members come and go.
 
 import { describe, expect, test } from "vitest";
-import type { Subscription } from "../../../src/session/index.ts";
+import type { GroupQuery, PageRequest, Subscription } from "../../../src/session/index.ts";
 import { type ConnectOptions, type TestClient, World } from "../../support/session-world.ts";
 
 const shared = "$share/g/t/#";
@@ -400,5 +400,54 @@ describe("between live and durable", () => {
       await world.advance(10);
     }
     expect(payloads(a)).toEqual(["m4", "m5", "m6"]);
+  });
+});
+
+describe("the operator's view", () => {
+  const list = (world: World, query: GroupQuery = {}, page: Partial<PageRequest> = {}) =>
+    world.sessions.sharedGroups.list(query, { countMax: 100, ...page });
+
+  test("a group shows who is there, what is in hands, what waits and what was lost", async () => {
+    const world = await World.start();
+    const a = await member(world, "a", { receiveMaximum: 2 });
+    await (await member(world, "b")).drop();
+    await (await member(world, "live", { expiryS: 0 })).drop();
+    a.autoAck = false;
+    await publish(world, 5);
+    const told = { group: shared, durable: true, connectedMembers: 1, durableMembers: 2 };
+    expect(list(world).groups).toEqual([
+      { ...told, inFlight: 2, returned: 0, backlog: true, dropped: 0 },
+    ]);
+    await a.drop();
+    expect(list(world).groups).toMatchObject([
+      { connectedMembers: 0, inFlight: 0, returned: 2, backlog: true },
+    ]);
+    await world.restart();
+    expect(list(world, { backlog: true })).toMatchObject({ total: 1, groups: [{ returned: 2 }] });
+    a.autoAck = true;
+    await a.connect();
+    await world.advance(500);
+    expect(payloads(a)).toHaveLength(5 + 2);
+    expect(list(world).groups).toMatchObject([{ inFlight: 0, returned: 0, backlog: false }]);
+    expect(list(world, { backlog: true }).total).toBe(0);
+    const { groupMessagesDealt, groupMessagesReturned } = world.sessions.counters;
+    expect([groupMessagesDealt, groupMessagesReturned]).toEqual([5, 0]);
+  });
+
+  test("pages follow each other in order of filters; one that is over is in none", async () => {
+    const world = await World.start();
+    const c = await world.client("c").connect({ expiryS: 0 });
+    const filters = ["$share/a/x", "$share/b/x", "$share/b/y", "$share/c/x"];
+    for (const filter of filters) await c.subscribe(filter);
+    const first = list(world, {}, { countMax: 3 });
+    expect(first.groups.map(({ group }) => group)).toEqual(filters.slice(0, 3));
+    expect([first.next, first.total]).toEqual(["$share/b/y", 4]);
+    const { groups, next } = list(world, {}, { countMax: 3, after: "$share/b/y" });
+    expect([groups.map(({ group }) => group), next]).toEqual([["$share/c/x"], undefined]);
+    expect(list(world, { prefix: "$share/b/" }).total).toBe(2);
+    expect(groups).toMatchObject([{ durable: false, connectedMembers: 1, durableMembers: 0 }]);
+    await c.drop();
+    expect(list(world).total).toBe(0);
+    expect(() => list(world, {}, { countMax: 0 })).toThrow("countMax");
   });
 });
