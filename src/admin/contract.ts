@@ -149,6 +149,14 @@ export const contract = {
     }),
     answer: pageOf(answers.clientSubscription),
   },
+  listSharedGroups: {
+    query: v.strictObject({
+      prefix: sessionQuery.clientIdPrefix,
+      backlog: v.optional(flagText("only those with (or without) waiting messages")),
+      ...pageQuery,
+    }),
+    answer: pageOf(answers.sharedGroup),
+  },
   listRetained: {
     query: v.strictObject({
       filter: v.optional(filter),

@@ -88,6 +88,10 @@ export const operations = {
     ...{ method: "get", path: "/subscriptions", role: "viewer", tag: "sessions" },
     summary: "Subscriptions of durable sessions and of connected clients, in order of client id",
   },
+  listSharedGroups: {
+    ...{ method: "get", path: "/shared-groups", role: "viewer", tag: "sessions" },
+    summary: "Groups of shared subscriptions, in order of their filters",
+  },
   listRetained: {
     ...{ method: "get", path: "/retained", role: "viewer", tag: "messages" },
     summary: "Retained messages whose topic matches a filter",

@@ -1,7 +1,7 @@
 // What the admin room needs of the node it shows. `node` implements it; tests have their own.
 
 import type { LivePage, TapListener } from "../broker/index.ts";
-import type { Retained, SessionInspector } from "../session/index.ts";
+import type { GroupInspector, Retained, SessionInspector } from "../session/index.ts";
 import type { Alarm, Store, StoreOperator, Ttv } from "../store/index.ts";
 import type {
   Check,
@@ -72,6 +72,7 @@ export interface AccessControl {
 export type RunningParts = {
   readonly clients: ClientsPort;
   readonly sessions: SessionInspector;
+  readonly sharedGroups: GroupInspector;
   readonly retained: Retained;
   readonly store: Pick<Store, "subscribe" | "tail" | "logShards">;
   readonly operator: StoreOperator;

@@ -23,7 +23,7 @@ import {
 } from "../../src/base/index.ts";
 import { Tap } from "../../src/broker/index.ts";
 import { createFrame } from "../../src/mqtt/index.ts";
-import type { SessionInspector, SessionSummary } from "../../src/session/index.ts";
+import type { GroupInspector, SessionInspector, SessionSummary } from "../../src/session/index.ts";
 import type {
   Alarm,
   DatabaseInfo,
@@ -281,6 +281,13 @@ export function paperNode() {
     replaceRules: note("access.replaceRules", async () => undefined),
     checkRules: note("access.checkRules", () => undefined),
   };
+  const sharedGroups: GroupInspector = {
+    list: note("sharedGroups.list", () => {
+      const members = { durable: true, connectedMembers: 1, durableMembers: 2 };
+      const group = { group: "$share/g/x", ...members, inFlight: 3, returned: 0 };
+      return { groups: [{ ...group, backlog: true, dropped: 0 }], next: undefined, total: 1 };
+    }),
+  };
   const parts: RunningParts = {
     clients: {
       list: () => ({ clients: [], hasMore: false, total: 0 }),
@@ -292,6 +299,7 @@ export function paperNode() {
       kick: note("clients.kick", (clientId: string) => clientId === "a"),
     },
     sessions,
+    sharedGroups,
     retained: {
       get: async (topic) => (topic === "x/1" ? paperTtv("x/1", "secret") : undefined),
       page: async () => ({ messages: [paperTtv("x/1", "secret")], next: undefined }),

@@ -128,6 +128,17 @@ export const clientSubscription = v.object({
   ...subscription.entries,
 });
 
+export const sharedGroup = v.object({
+  group: v.pipe(text, v.description("the shared filter, whole")),
+  durable: v.pipe(flag, v.description("it has a cursor: messages wait for its members")),
+  connectedMembers: v.pipe(whole, v.description("those that messages are dealt to")),
+  durableMembers: v.pipe(whole, v.description("durable sessions, connected or not")),
+  inFlight: v.pipe(whole, v.description("dealt and not finished")),
+  returned: v.pipe(whole, v.description("to be dealt again")),
+  backlog: v.pipe(flag, v.description("messages wait for a member")),
+  dropped: v.pipe(whole, v.description("lost to retention or damage")),
+});
+
 // ---------------------------------------------------------------- messages
 
 /** A payload is there when it was asked for; as base64 where it is not UTF-8. */

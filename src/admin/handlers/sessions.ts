@@ -26,6 +26,7 @@ export type SessionHandlers = Handlers<
   | "endSessions"
   | "removeSubscription"
   | "listSubscriptions"
+  | "listSharedGroups"
 >;
 
 export function sessionHandlers(running: Running): SessionHandlers {
@@ -78,6 +79,11 @@ export function sessionHandlers(running: Running): SessionHandlers {
       return { done: true };
     },
     listSubscriptions: ({ query }) => listSubscriptions(running, query),
+    listSharedGroups: ({ query: { prefix, backlog, ...page } }) => {
+      const asked = given({ prefix, backlog });
+      const { groups, next, total } = running().sharedGroups.list(asked, pageRequest(page));
+      return given({ items: [...groups], next, total });
+    },
   };
 }
 

@@ -1,4 +1,4 @@
-// `flagstone subscriptions`, `retained` and `history`.
+// `flagstone subscriptions`, `shared`, `retained` and `history`.
 
 import type { AnswerOf, Message } from "../../admin/client.ts";
 import { argument, askCommand, pageOptions, pages, pageTable, timeUsOf } from "../admin/ask.ts";
@@ -35,6 +35,39 @@ export const subscriptions: Command = askCommand({
       { head: "ID", cell: (row) => (row.identifier === 0 ? undefined : row.identifier) },
     ];
     return { value: page, table: () => pageTable(page, columns, "subscriptions") };
+  },
+});
+
+export const shared: Command = askCommand({
+  name: "shared",
+  summary: "groups of shared subscriptions: members, what is in their hands, what waits",
+  options: [
+    { flags: "--prefix <text>", doc: "shared filters that begin so" },
+    { flags: "--backlog", doc: "only those with waiting messages" },
+    ...pageOptions,
+  ],
+  examples: ["shared --backlog", "shared --prefix '$share/workers/' -o json"],
+  show: async (input) => {
+    const { options } = input;
+    const prefix = options.text("prefix");
+    const filters = {
+      ...(prefix === undefined ? {} : { prefix }),
+      ...(options.isOn("backlog") ? { backlog: true } : {}),
+    };
+    const page = await pages(input, (query) =>
+      input.admin.listSharedGroups({ query: { ...filters, ...query } }),
+    );
+    const columns: readonly Column<AnswerOf<"listSharedGroups">["items"][number]>[] = [
+      { head: "GROUP", cell: (row) => row.group },
+      { head: "DURABLE", cell: (row) => row.durable },
+      { head: "CONNECTED", cell: (row) => grouped(row.connectedMembers), isRight: true },
+      { head: "SESSIONS", cell: (row) => grouped(row.durableMembers), isRight: true },
+      { head: "IN FLIGHT", cell: (row) => grouped(row.inFlight), isRight: true },
+      { head: "RETURNED", cell: (row) => grouped(row.returned), isRight: true },
+      { head: "BACKLOG", cell: (row) => row.backlog },
+      { head: "DROPPED", cell: (row) => grouped(row.dropped), isRight: true },
+    ];
+    return { value: page, table: () => pageTable(page, columns, "shared groups") };
   },
 });
 

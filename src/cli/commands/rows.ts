@@ -65,6 +65,11 @@ export const commandRows: readonly CommandRow[] = [
     load: async () => (await import("./messages.ts")).subscriptions,
   },
   {
+    name: "shared",
+    summary: "groups of shared subscriptions: members, what is in their hands, what waits",
+    load: async () => (await import("./messages.ts")).shared,
+  },
+  {
     name: "retained",
     summary: "retained messages",
     load: async () => (await import("./messages.ts")).retained,

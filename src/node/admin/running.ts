@@ -29,6 +29,7 @@ export function runningPartsOf({ broker, store, security, clock }: RunningOf): R
     access: accessControl(security, clock),
     clients: clientsPort(broker),
     sessions: broker.sessions.inspector,
+    sharedGroups: broker.sessions.sharedGroups,
     retained: broker.sessions.retained,
     store,
     operator: store.operator,

@@ -22,6 +22,7 @@ const good: Readonly<Record<OperationName, { path: string; body?: unknown }>> = 
   endSessions: { path: "/sessions/end", body: { clientId: "b", dryRun: true } },
   removeSubscription: { path: "/sessions/b/subscriptions?filter=x%2F%2B" },
   listSubscriptions: { path: "/subscriptions?limit=2" },
+  listSharedGroups: { path: "/shared-groups?backlog=true&limit=2" },
   listRetained: { path: "/retained?filter=%23" },
   getRetained: { path: "/retained/message?topic=x%2F1" },
   deleteRetained: { path: "/retained/delete", body: { filter: "x/#", dryRun: true } },
