@@ -153,6 +153,50 @@ test("Node-RED: a redeploy in milliseconds loses nothing of a session that stays
   expect(receiver.arrivals.filter(({ dup }) => !dup)).toHaveLength(300);
 });
 
+test("Node-RED: an id copied to publisher and subscriber: they kick each other, what was acked arrives", async () => {
+  const receiver = new Receiver();
+  const rounds = 10;
+  const { client: first } = await broker.resume("red twin", { level: 4 });
+  first.send(
+    subscribe4(1, [
+      ["twin/x", 1],
+      ["$share/flows/twin/x", 1],
+    ]),
+  );
+  await first.expect("suback");
+  for (let n = 1; n <= rounds; n++) {
+    const { client: s } = await broker.resume("red twin", { level: 4 });
+    receiver.attach(s);
+    const { client: p } = await broker.resume("red twin", { level: 4 });
+    await waitUntil(
+      () => s.isClosed,
+      2000,
+      () => "the subscriber was not kicked",
+    );
+    // The publisher's connection is the session's now: it hears itself, and acks nothing.
+    let isAcked = false;
+    p.handle(({ type }) => {
+      if (type === 4) isAcked = true;
+    });
+    p.send(publish("twin/x", `${n}`, { qos: 1, id: 1 }));
+    await waitUntil(
+      () => isAcked,
+      5000,
+      () => "no PUBACK",
+    );
+  }
+  const { client: last } = await broker.resume("red twin", { level: 4 });
+  receiver.attach(last);
+  await receiver.until(rounds);
+  expect(new Set(receiver.texts("twin/x"))).toEqual(new Set(numbers(1, rounds)));
+  // One of the subscription, one of the group.
+  await waitUntil(
+    () => receiver.arrivals.filter(({ text }) => text === `${rounds}`).length >= 2,
+    5000,
+    () => "the group's copy did not come",
+  );
+});
+
 test("Tasmota: cloned ids kick each other, LWT flaps, the log names the id; others are well", async () => {
   const honest = await watching("tas honest", "tas/other");
   const watch = await watching("tas watch", "tele/+/LWT", 1);
