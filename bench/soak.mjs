@@ -94,7 +94,7 @@ const say = (line) => {
 const dir = mkdtempSync(join(tmpdir(), "flagstone-soak-"));
 say({ bench: "soak", ...(await conditions(dir)) });
 // What the hostile do is worth a line each, which nobody reads here.
-const quiet = { dir, core: undefined, extra: ["--set", "logger.level=error"] };
+const quiet = { dir, core: undefined, extra: ["logger.level=error"] };
 const broker = await startBroker(brokerOf("flagstone"), quiet);
 let isWorking = false;
 let hostile;
