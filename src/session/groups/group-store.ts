@@ -133,6 +133,17 @@ export class GroupStore implements Checkpointed, SubscriberPort<undefined>, Assi
     return this.#dropped;
   }
 
+  /** Messages wait to be dealt that have not expired; an upper bound. */
+  get hasWaiting(): boolean {
+    if (this.isDrained) return false;
+    const { store, clock } = this.#context;
+    const nowUs = clock.wallUs();
+    return store.logShards.some((shard) => {
+      const when = { afterUs: this.#cursor.get(shard) ?? 0, nowUs };
+      return store.interest.mayWait(this.#filter, shard, when) ?? true;
+    });
+  }
+
   /** Nothing that matches is left to be dealt. */
   get isDrained(): boolean {
     return this.#context.store.logShards.every((shard) => this.#atTail.has(shard));

@@ -93,7 +93,7 @@ export class SharedGroup implements LiveTarget, MemberGroup, GroupHost {
       durableMembers: this.#durableMembers.size,
       inFlight: Math.max(0, (store?.assignments.size ?? 0) - returned),
       returned,
-      backlog: returned > 0 || store?.isDrained === false,
+      backlog: returned > 0 || store?.hasWaiting === true,
       dropped: store?.dropped ?? 0,
     };
   }

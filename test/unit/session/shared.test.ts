@@ -434,6 +434,19 @@ describe("the operator's view", () => {
     expect([groupMessagesDealt, groupMessagesReturned]).toEqual([5, 0]);
   });
 
+  test("R47: what has expired is no backlog", async () => {
+    const world = await World.start();
+    const a = await member(world, "a");
+    await a.drop();
+    await world.publish("p", "t/x", "m", { expiryS: 10 });
+    await world.advance(100);
+    expect(list(world, { backlog: true }).total).toBe(1);
+    await world.advance(10_000);
+    expect(list(world, { backlog: true }).total).toBe(0);
+    await world.publish("p", "t/x", "lasts");
+    expect(list(world, { backlog: true }).total).toBe(1);
+  });
+
   test("pages follow each other in order of filters; one that is over is in none", async () => {
     const world = await World.start();
     const c = await world.client("c").connect({ expiryS: 0 });
