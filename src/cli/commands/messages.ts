@@ -40,7 +40,7 @@ export const subscriptions: Command = askCommand({
 
 export const shared: Command = askCommand({
   name: "shared",
-  summary: "groups of shared subscriptions: members, what is in their hands, what waits",
+  summary: "groups of shared subscriptions",
   options: [
     { flags: "--prefix <text>", doc: "shared filters that begin so" },
     { flags: "--backlog", doc: "only those with waiting messages" },

@@ -66,7 +66,7 @@ export const commandRows: readonly CommandRow[] = [
   },
   {
     name: "shared",
-    summary: "groups of shared subscriptions: members, what is in their hands, what waits",
+    summary: "groups of shared subscriptions",
     load: async () => (await import("./messages.ts")).shared,
   },
   {
