@@ -5,7 +5,15 @@
 // it is allowed, /metrics. They tell no names.
 
 import { type Context, Hono } from "hono";
-import { type Clock, type CodedError, type Disk, type Logger, toError } from "../base/index.ts";
+import {
+  type Clock,
+  type CodedError,
+  type Disk,
+  isCodedError,
+  type Logger,
+  parseJson,
+  toError,
+} from "../base/index.ts";
 import type { AuditLog } from "./audit.ts";
 import {
   apiPrefix,
@@ -302,21 +310,32 @@ function targetOf(params: Readonly<Record<string, string>>, body: unknown): stri
 async function readBody(context: Ask, limitBytes: number): Promise<unknown> {
   const { body } = context.req.raw;
   if (body === null) return undefined;
-  const chunks: Uint8Array[] = [];
-  let sizeBytes = 0;
-  for await (const chunk of body) {
-    sizeBytes += chunk.length;
-    if (sizeBytes > limitBytes) throw adminErrors.bodyTooLarge({ limitBytes });
-    chunks.push(chunk);
-  }
-  if (sizeBytes === 0) return undefined;
+  const bytes = await bytesOf(body, limitBytes);
+  if (bytes.length === 0) return undefined;
   const type = context.req.header("content-type") ?? "";
   if (!/^application\/json\b/i.test(type)) {
     throw adminErrors.bodyUnreadable({ reason: "its content type is not application/json" });
   }
   try {
-    return JSON.parse(Buffer.concat(chunks).toString("utf8"));
+    return parseJson(bytes.toString("utf8"));
   } catch (error) {
     throw adminErrors.bodyUnreadable({ reason: toError(error).message.slice(0, 100) });
   }
+}
+
+async function bytesOf(body: ReadableStream<Uint8Array>, limitBytes: number): Promise<Buffer> {
+  const chunks: Uint8Array[] = [];
+  let sizeBytes = 0;
+  try {
+    for await (const chunk of body) {
+      sizeBytes += chunk.length;
+      if (sizeBytes > limitBytes) throw adminErrors.bodyTooLarge({ limitBytes });
+      chunks.push(chunk);
+    }
+  } catch (error) {
+    if (isCodedError(error)) throw error;
+    // Whoever sent it went away: no fault of ours.
+    throw adminErrors.bodyUnreadable({ reason: "it was cut off" });
+  }
+  return Buffer.concat(chunks);
 }

@@ -1,6 +1,6 @@
 // What a handler is, and the few things all of them do.
 
-import type { CodedError } from "../base/index.ts";
+import { type CodedError, parseJson } from "../base/index.ts";
 import { limitDefault } from "./contract/values.ts";
 import type { AnswerOf, InputOf, OperationName } from "./contract.ts";
 import { adminErrors } from "./errors.ts";
@@ -52,7 +52,7 @@ export function decodeCursor<T>(
   if (text === undefined) return undefined;
   let value: unknown;
   try {
-    value = JSON.parse(Buffer.from(text, "base64url").toString("utf8"));
+    value = parseJson(Buffer.from(text, "base64url").toString("utf8"));
   } catch {
     // Not made here: refused below.
   }

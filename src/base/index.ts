@@ -7,6 +7,7 @@ export * from "./disk.ts";
 export * from "./errors.ts";
 export * from "./hash.ts";
 export * from "./ip-address.ts";
+export * from "./json.ts";
 export * from "./lifecycle.ts";
 export * from "./log-port.ts";
 export * from "./lru.ts";

@@ -67,6 +67,12 @@ export const nodeErrors = defineErrors({
     message: "the subscription was ended by the broker with reason code {reasonCode}",
     help: "0x97: more waited than memory may hold; read faster or subscribe with a name. 0x8E: taken over.",
   },
+  certificateRefused: {
+    code: "NODE_CERTIFICATE_REFUSED",
+    kind: "invalid",
+    message: "the certificate of listener {listener} is not taken: {reason}",
+    help: "The old one goes on; users, keys and rules were taken. Mend cert and key, and reload.",
+  },
   securityFileUnreadable: {
     code: "NODE_SECURITY_FILE_UNREADABLE",
     kind: "invalid",

@@ -5,6 +5,7 @@
 // Anything else, an answer too late or too long, a status other than 200: the login is refused for
 // now. Nothing of the answer but its verdict is logged.
 
+import { parseJson } from "../../base/index.ts";
 import { parseGrants } from "../acl/rules.ts";
 import { brokerErrors } from "../errors.ts";
 import type { AuthMethod, LoginRequest, Verdict } from "./types.ts";
@@ -35,7 +36,7 @@ export class HttpMethod implements AuthMethod {
     try {
       const { status, text } = await this.#ask(bodyOf(request));
       if (status !== 200) return { kind: "unavailable", why: `the http method said ${status}` };
-      return verdictOf(request, JSON.parse(text));
+      return verdictOf(request, parseJson(text));
     } catch {
       // No answer, or none that can be read; what it holds may be secret.
       return { kind: "unavailable", why: "the http method gave no answer" };

@@ -6,8 +6,7 @@
 // the token does.
 
 import * as jose from "jose";
-import type { Clock } from "../../base/index.ts";
-import { toError } from "../../base/index.ts";
+import { type Clock, parseJson, toError } from "../../base/index.ts";
 import { type Grant, parseGrants } from "../acl/rules.ts";
 import type { AuthMethod, LoginRequest, Verdict } from "./types.ts";
 
@@ -30,13 +29,13 @@ const secretBytesMin = 32;
 
 /** @throws Error with a reason: no key set, or none that can be used. */
 export function keysOfJwks(text: string): JwtKeys {
-  const set = JSON.parse(text) as jose.JSONWebKeySet;
+  const set = parseJson(text) as jose.JSONWebKeySet;
   return jose.createLocalJWKSet(set);
 }
 
 /** Whether a key set holds what only its owner may know: shared keys, or private ones. */
 export function holdsSecretKeys(text: string): boolean {
-  const { keys = [] } = JSON.parse(text) as Partial<jose.JSONWebKeySet>;
+  const { keys = [] } = parseJson(text) as Partial<jose.JSONWebKeySet>;
   return keys.some((key) => key.k !== undefined || key.d !== undefined);
 }
 

@@ -24,9 +24,13 @@ type Watched = {
   readonly tls: Tls;
   readonly set: SetTls;
   /** Of the last material that was tried, good or bad. */
-  digest: string;
+  tried: string;
+  /** Of the material in use. */
+  used: string;
   /** Of the material in use. */
   expiresMs: number;
+  /** Why what lies there now is not taken. */
+  fault: string | undefined;
 };
 
 export type ListenerCertificate = {
@@ -62,7 +66,9 @@ export class CertificateWatch {
 
   async watch(name: string, tls: Tls, material: TlsMaterial, set: SetTls): Promise<void> {
     const expiresMs = expiryOf(material);
-    this.#watched.push({ name, tls, set, digest: digestOf(material), expiresMs });
+    const digest = digestOf(material);
+    const fault = undefined;
+    this.#watched.push({ name, tls, set, tried: digest, used: digest, expiresMs, fault });
     this.#tellExpiry();
     await warnWhenOpen(tls.key, "secret", this.#logger);
     for (const path of [tls.cert, tls.clientCa]) {
@@ -85,6 +91,14 @@ export class CertificateWatch {
     return changed;
   }
 
+  /** @throws NODE_CERTIFICATE_REFUSED when what lies there is not what is used. */
+  demandGood(): void {
+    for (const { name, fault } of this.#watched) {
+      if (fault === undefined) continue;
+      throw nodeErrors.certificateRefused({ listener: name, reason: fault });
+    }
+  }
+
   close(): void {
     this.#isClosed = true;
     this.#cancel?.();
@@ -95,18 +109,20 @@ export class CertificateWatch {
     try {
       const material = await readMaterial(tls);
       const digest = digestOf(material);
-      if (digest === watched.digest) return false;
-      watched.digest = digest;
+      if (digest === watched.used) watched.fault = undefined;
+      if (digest === watched.tried) return false;
+      watched.tried = digest;
       const expiresMs = expiryOf(material);
       set(material);
+      watched.used = digest;
       watched.expiresMs = expiresMs;
+      watched.fault = undefined;
       this.#logger.info("node.certificate_changed", { listener: name });
       return true;
     } catch (error) {
-      this.#logger.error("node.certificate_refused", {
-        listener: name,
-        reason: toError(error).message,
-      });
+      const reason = toError(error).message;
+      watched.fault = reason;
+      this.#logger.error("node.certificate_refused", { listener: name, reason });
       return false;
     }
   }

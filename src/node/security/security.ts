@@ -107,7 +107,8 @@ export class Security {
 
   /**
    * Reads every file again.
-   * @throws the first fault, after logging it; then nothing has changed.
+   * @throws the first fault, after logging it; then nothing has changed. At last
+   * NODE_CERTIFICATE_REFUSED, when all but a certificate was taken.
    */
   async reload(): Promise<void> {
     try {
@@ -120,8 +121,9 @@ export class Security {
       throw error;
     }
     await this.#warnOfOpenFiles();
-    await this.certificates.look();
     this.#recheck();
+    await this.certificates.look();
+    this.certificates.demandGood();
   }
 
   /** Replaces the rules in the store; they hold from the next message on. */

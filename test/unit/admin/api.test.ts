@@ -113,6 +113,8 @@ describe.each(operationNames)("%s", (name) => {
       expect([huge.status, codeOf(huge)]).toEqual([413, "ADMIN_BODY_TOO_LARGE"]);
       const broken = await ask(path, { method, rawBody: '{"a":' });
       expect([broken.status, codeOf(broken)]).toEqual([400, "ADMIN_BODY_UNREADABLE"]);
+      const deep = await ask(path, { method, rawBody: "[".repeat(1000) });
+      expect([deep.status, codeOf(deep)]).toEqual([400, "ADMIN_BODY_UNREADABLE"]);
       const odd = await ask(path, { method, body: { __proto__: null, odd: [1] } });
       expect([odd.status, codeOf(odd)]).toEqual([400, "ADMIN_INPUT_INVALID"]);
       for (const body of [[], 7, "x", null]) {

@@ -2,7 +2,7 @@
 // certificate ends.
 
 import { X509Certificate } from "node:crypto";
-import { chmod, writeFile } from "node:fs/promises";
+import { chmod, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { type LogFields, type Logger, SimClock } from "../../../src/base/index.ts";
@@ -12,7 +12,7 @@ import { readConfig, secretFilesOf } from "../../../src/node/config/config.ts";
 import { createSettings } from "../../../src/node/index.ts";
 import { CertificateWatch } from "../../../src/node/security/certificates.ts";
 import { warnWhenOpen } from "../../../src/node/security/files.ts";
-import { authority, server } from "../../support/certificates.ts";
+import { authority, renewed, server } from "../../support/certificates.ts";
 import { withTemporaryFolder } from "../../support/temporary-folder.ts";
 
 function listening() {
@@ -143,5 +143,50 @@ test("the doctor reads the certificates of all listeners and names the first to 
       state: "failed",
       message: expect.stringContaining("no PEM certificate"),
     });
+  });
+});
+
+test("a reload demands that what lies there is what is used, however often it was told", async () => {
+  await withTemporaryFolder(async (folder) => {
+    const [cert, key] = [join(folder, "c"), join(folder, "k")];
+    await writeFile(cert, server.cert);
+    await writeFile(key, server.key);
+    const watch = new CertificateWatch(new SimClock(), listening().logger);
+    const { tls } = createSettings({
+      listeners: { tls: { type: "tls", tls: { cert, key } } },
+    }).listeners.tls!;
+    const used: string[] = [];
+    await watch.watch("tls", tls, { ...server, ca: undefined }, (material) => {
+      if (material.cert === renewed.cert && material.key !== renewed.key)
+        throw new Error("no pair");
+      used.push(material.cert);
+    });
+    const demand = async (): Promise<string> => {
+      await watch.look();
+      try {
+        watch.demandGood();
+        return "good";
+      } catch (error) {
+        return (error as Error).message;
+      }
+    };
+    expect(await demand()).toBe("good");
+    await writeFile(cert, renewed.cert);
+    for (let n = 0; n < 2; n++) expect(await demand()).toContain("no pair");
+    await rm(cert);
+    expect(await demand()).toContain("no such file");
+    await writeFile(cert, renewed.cert);
+    expect(await demand()).not.toBe("good");
+    await writeFile(cert, server.cert);
+    expect(await demand()).toBe("good");
+    await rm(cert);
+    await demand();
+    await writeFile(cert, server.cert);
+    expect(await demand()).toBe("good");
+    await writeFile(cert, renewed.cert);
+    await writeFile(key, renewed.key);
+    expect(await demand()).toBe("good");
+    expect(used.at(-1)).toBe(renewed.cert);
+    watch.close();
   });
 });
