@@ -1,6 +1,7 @@
 // The configuration of a running node, read again from the same places: by SIGHUP, the command line or
 // the HTTP API. With a fault in it nothing changes. Otherwise hot keys take hold now, and the answer
-// and the log tell them and those that wait for a restart.
+// and the log tell them and those that wait for a restart. Reloads go one after the other: what was read
+// last holds in the end.
 
 import { type Logger, toError } from "../../base/index.ts";
 import { type ConfigChange, changesBetween, describeChange, withPaths } from "./changes.ts";
@@ -28,6 +29,7 @@ export class RunningConfiguration {
   readonly #reloading: Reloading;
   #running: Config;
   #security: () => Promise<void> = async () => undefined;
+  #last: Promise<unknown> = Promise.resolve();
 
   constructor(atStart: Config, reloading: Reloading) {
     this.#running = atStart;
@@ -52,7 +54,13 @@ export class RunningConfiguration {
    * A dry run reads and compares, and puts nothing into force.
    * @throws as `read`, and what is wrong with users, keys or rules; nothing has changed then.
    */
-  async reload(dryRun: boolean): Promise<ConfigChange[]> {
+  reload(dryRun: boolean): Promise<ConfigChange[]> {
+    const done = this.#last.then(() => this.#reload(dryRun));
+    this.#last = done.catch(() => undefined); // told to who asked for it
+    return done;
+  }
+
+  async #reload(dryRun: boolean): Promise<ConfigChange[]> {
     const { read, apply, logger } = this.#reloading;
     const next = read();
     const changes = changesBetween(this.#running, next);

@@ -105,3 +105,20 @@ test("users, keys and rules are read with it; what is wrong with them refuses al
   await to({ set: ["logger.level=debug"] });
   expect(applied.at(-1)?.logger.level).toBe("debug");
 });
+
+test("reloads at the same time go one after the other: what was read last holds", async () => {
+  const { to, applied, configuration } = world({});
+  const gates: Array<() => void> = [];
+  configuration.secureWith(() => new Promise((resolve) => gates.push(resolve)));
+  const first = to({ set: ["logger.level=debug"] });
+  const second = to({ set: ["logger.level=error"] });
+  // The one that was asked for last would be through first.
+  for (let turn = 0; turn < 20 && gates.length < 2; turn++) await Promise.resolve();
+  gates.pop()?.();
+  for (let turn = 0; turn < 20 && gates.length < 1; turn++) await Promise.resolve();
+  while (gates.length > 0) gates.pop()?.();
+  await Promise.all([first, second]);
+  expect(applied.at(-1)?.logger.level).toBe("error");
+  const level = configuration.values().find(({ path }) => path === "logger.level");
+  expect(level?.value).toBe("error");
+});
