@@ -1,7 +1,7 @@
 // The configuration of a running node, read again from the same places: by SIGHUP, the command line or
 // the HTTP API. With a fault in it nothing changes. Otherwise hot keys take hold now, and the answer
-// and the log tell them and those that wait for a restart. Reloads go one after the other: what was read
-// last holds in the end.
+// and the log tell them and those that wait for a restart. Reloads go one after the other: what
+// was read last holds in the end.
 
 import { type Logger, toError } from "../../base/index.ts";
 import { type ConfigChange, changesBetween, describeChange, withPaths } from "./changes.ts";
