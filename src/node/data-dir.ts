@@ -26,8 +26,11 @@ import { describeSize } from "./config/units.ts";
 import { nodeErrors } from "./errors.ts";
 import { closeAfterFailure } from "./failed-start.ts";
 
-/** Highest format of a data directory that this version reads and the one it writes. */
-export const dataFormat = 1;
+/**
+ * Highest format of a data directory that this version reads and the one it writes. 2: generation rows
+ * of version 2, slabs of layout `log-v2` (docs/formats/data-dir.md).
+ */
+export const dataFormat = 2;
 
 export type DataDir = {
   readonly path: string;
@@ -206,12 +209,17 @@ async function readOrWriteStamp(
   if (intact === undefined && (main === "damaged" || copy === "damaged")) {
     throw nodeErrors.dataDirDamaged({ path });
   }
-  const stamp = intact ?? { format: dataFormat, siteId: random.bytes(16).toString("hex") };
+  const siteId = intact?.siteId ?? random.bytes(16).toString("hex");
+  // Before anything else is written: from now on builds that cannot read it refuse.
+  const stamp = { format: dataFormat, siteId };
+  if (intact !== undefined && intact.format < dataFormat) {
+    logger.info("node.format_raised", { path, from: intact.format, to: dataFormat });
+  }
   const files = [
     [stampName, main],
     [copyName, copy],
   ] as const;
-  const wanted = files.filter(([, file]) => typeof file !== "object");
+  const wanted = files.filter(([, file]) => typeof file !== "object" || file.format < dataFormat);
   for (const [name, file] of wanted) {
     if (file === "damaged") logger.warn("node.stamp_rebuilt", { path: joinPath(path, name) });
   }

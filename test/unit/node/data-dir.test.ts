@@ -44,7 +44,7 @@ function machine(type = "ext4", holder?: number) {
 test("a new directory gets a format and an identity that stays", async () => {
   const { open } = machine();
   const first = await open();
-  expect(first).toMatchObject({ format: 1, isNew: true, path: "data" });
+  expect(first).toMatchObject({ format: 2, isNew: true, path: "data" });
   expect(first.siteId).toMatch(/^[0-9a-f]{32}$/);
   await first.close();
   const second = await open();
@@ -65,7 +65,7 @@ test("a first start that was cut off at any file does not make the directory for
     const { open, disk, clock } = machine();
     await clock.complete(disk.makeDir("data"));
     await clock.complete(replaceFile(disk, `data/${name}`, Buffer.from("half")));
-    expect(await open(), name).toMatchObject({ format: 1, isNew: true });
+    expect(await open(), name).toMatchObject({ format: 2, isNew: true });
   }
 });
 
@@ -160,11 +160,11 @@ test("a directory of a newer format is refused before anything is written", asyn
   const { open, disk, clock, codeOf, kv } = machine();
   const dir = await open();
   await dir.close();
-  const newer = formatStamp({ format: 2, siteId: dir.siteId });
+  const newer = formatStamp({ format: 3, siteId: dir.siteId });
   await clock.complete(replaceFile(disk, "data/FLAGSTONE", Buffer.from(newer)));
   const writes = disk.counters.writes;
   expect(await codeOf()).toContain(
-    "was written by a newer version (format 2, this one reads up to 1)",
+    "was written by a newer version (format 3, this one reads up to 2)",
   );
   expect(disk.counters.writes).toBe(writes);
   expect(kv.held.size).toBe(0);
@@ -242,5 +242,26 @@ test("a stamp is read only when every byte is right", () => {
 test("the example of docs/formats/data-dir.md is a stamp as it is written", () => {
   const page = readFileSync(new URL("../../../docs/formats/data-dir.md", import.meta.url), "utf8");
   const example = /<!-- stamp -->\n```\n([\s\S]*?)```/.exec(page)?.[1] ?? "";
-  expect(example).toBe(formatStamp({ format: 1, siteId: "0123456789abcdef0123456789abcdef" }));
+  expect(example).toBe(formatStamp({ format: 2, siteId: "0123456789abcdef0123456789abcdef" }));
+});
+
+test("an older format is raised before anything else is written, and keeps its identity", async () => {
+  const { open, disk, clock } = machine();
+  const first = await open();
+  const { siteId } = first;
+  await first.close();
+  for (const names of [["FLAGSTONE", "FLAGSTONE.copy"], ["FLAGSTONE.copy"], ["FLAGSTONE"]]) {
+    for (const name of names) {
+      const bytes = Buffer.from(formatStamp({ format: 1, siteId }));
+      await clock.complete(replaceFile(disk, `data/${name}`, bytes));
+    }
+    const raised = await open();
+    expect(raised).toMatchObject({ format: 2, siteId, isNew: false });
+    await raised.close();
+    for (const name of ["FLAGSTONE", "FLAGSTONE.copy"]) {
+      expect(parseStamp(disk.peek(`data/${name}`).toString("latin1"))).toEqual({
+        ...{ format: 2, siteId },
+      });
+    }
+  }
 });
