@@ -66,7 +66,7 @@ export async function repackSlab(
     for (const [stream, before] of byStream(window.rows)) {
       const packer = new StreamPacker(stream, target, parts.nowUs);
       await packStream(source, before, packer, parts);
-      rows.push(...packer.rows);
+      for (const row of packer.rows) rows.push(row);
       const ttvs = sumOf(packer.rows);
       assert(ttvs === sumOf(before), `stream ${stream} counts as before`);
       counts.ttvs += ttvs - packer.expired;

@@ -46,3 +46,24 @@ test("readers that come while others read, write and hand over miss nothing and 
     for (const reader of readers) expect(reader.values).toEqual(all);
   }
 });
+
+test("readers are counted by pool, with their lag, and as stuck after a minute without room", async () => {
+  const m = new StoreMachine({ seed: 7, store: { shards: 1 } });
+  const { store } = await m.boot();
+  await m.clock.complete(append(store, appendRequest("a", "first")));
+  const quick = new Reader(store, ["a"], new Map());
+  const slow = new Reader(store, ["a"], new Map(), { room: 0 });
+  await m.clock.runUntil(() => quick.subscriber.atTail);
+  await m.clock.advance(10_000);
+  await m.clock.complete(append(store, appendRequest("a", "later")));
+  expect(store.pools()).toMatchObject({ tail: 1, behind: 1, stuck: 0 });
+  expect(store.pools().lagUsMax).toBeGreaterThan(10_000_000);
+  await m.clock.advance(60_000);
+  slow.subscriber.wake();
+  expect(store.pools()).toMatchObject({ tail: 1, behind: 1, stuck: 1 });
+  slow.room = 10;
+  slow.subscriber.wake();
+  await m.clock.runUntil(() => slow.subscriber.atTail);
+  expect(store.pools()).toEqual({ tail: 2, behind: 0, stuck: 0, lagUsMax: 0 });
+  expect(store.counters.handOvers).toBeGreaterThanOrEqual(2);
+});
