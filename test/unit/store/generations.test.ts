@@ -10,6 +10,7 @@ import {
   type StreamCount,
   totalOf,
 } from "../../../src/store/core/generations.ts";
+import { checkLayout } from "../../../src/store/slab/layouts.ts";
 
 const withThree = (): GenerationTable => {
   const table = new GenerationTable();
@@ -157,6 +158,13 @@ describe("generation rows", () => {
         ...["0202066c6f672d7632", "00000000000003e8", "00000000000007d0", "00000000000003e9"],
         ...["01", "0100000001053c", "0003612f2b"],
       ].join(""),
+    );
+  });
+
+  test("a layout that this build does not know is refused by its name", () => {
+    for (const layout of ["log-v1", "log-v2"]) checkLayout({ number: 1, layout });
+    expect(() => checkLayout({ number: 7, layout: "log-v9" })).toThrow(
+      "generation 7 has layout log-v9",
     );
   });
 
