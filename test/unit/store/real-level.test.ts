@@ -71,7 +71,7 @@ test("a slab whose index is damaged is mended from its blocks, the damaged files
     await again.close();
   }));
 
-test("on LevelDB sizes are what du says, verify and compact go through, the hash stays", () =>
+test("on LevelDB sizes are what du says, verify, compact and repack go through, the hash stays", () =>
   withTemporaryFolder(async (folder) => {
     const { store, close } = await open(folder);
     for (let g = 0; g < 2; g++) {
@@ -89,6 +89,12 @@ test("on LevelDB sizes are what du says, verify and compact go through, the hash
     expect(compacted.slabs).toBe(2);
     expect(compacted.bytesAfter).toBeLessThan(compacted.bytesBefore * 1.1);
     expect(await store.operator.logicalHash(shard)).toBe(hash);
+    const bytesPerSecondMax = 1024 * 1024 * 1024;
+    const packed = await store.operator.repack({ all: true, bytesPerSecondMax });
+    expect(packed).toMatchObject({ slabs: 2, packed: 2, ttvsExpired: 0 });
+    expect(packed.bytesAfter).toBeLessThan(packed.bytesBefore * 1.1);
+    expect(await store.operator.logicalHash(shard)).toBe(hash);
+    expect((await store.operator.verify()).findings).toEqual([]);
     await until(() => store.operator.groups()[0]?.physicalBytes !== 0);
     await close();
     const again = await open(folder);
