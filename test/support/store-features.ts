@@ -63,10 +63,10 @@ export function settingsOf(features: Features): Partial<StoreSettings> {
     ...{
       openSlabsMax: 1,
       blockCacheBytesMax: 64 * kib,
-      wideStreamsMin: 3,
-      restingTriesBytesMax: 1,
       groups: [group],
     },
+    // See `StoreWorld.#pack`.
+    ...(features.damage ? {} : { wideStreamsMin: 3, restingTriesBytesMax: 1 }),
     ...(retention ? kept : {}),
   };
 }

@@ -41,8 +41,8 @@ export async function gainsByRepack(
 }
 
 /**
- * Resolves when a checkpoint names the new slab; undefined when the generation is gone, not sealed, or
- * being packed already. @throws what `parts.pace`, the stores and the checkpoint throw; after a failed
+ * Resolves when a checkpoint names the new slab; undefined when the generation is gone, not sealed,
+ * being packed already, or has a block that cannot be read. @throws what `parts.pace`, the stores and the checkpoint throw; after a failed
  * checkpoint the new slab waits for the next one.
  */
 export async function repackGeneration(
@@ -68,6 +68,7 @@ export async function repackGeneration(
   } catch (error) {
     await giveUp(generations, open);
     if (isGone() && isCodedError(error, "KV_CLOSED")) return undefined;
+    if (isCodedError(error, "STORE_BLOCK_CORRUPT")) return undefined;
     throw error;
   } finally {
     endWalk();

@@ -7,6 +7,7 @@
 // block lies on both sides of a window. Memory: the rows of one window, and one block of one stream.
 
 import { assert } from "../../base/index.ts";
+import { storeErrors } from "../errors.ts";
 import {
   type BlockRow,
   type BlockWrite,
@@ -93,6 +94,10 @@ async function packStream(
     await pace(row.sizeBytes);
     const batch = await source.readUncached(row.stream, row);
     if (batch instanceof LostBatch) {
+      // A block that cannot be read now may be mended yet: the slab stays as it is.
+      if (gapOf(row) === undefined) {
+        throw storeErrors.blockCorrupt({ reason: `stream ${row.stream}, up to ${row.lastTimeUs}` });
+      }
       packer.gap({ ...plainRow(row), sizeBytes: gapSizes[batch.reason] });
       continue;
     }
