@@ -42,8 +42,8 @@ export async function gainsByRepack(
 
 /**
  * Resolves when a checkpoint names the new slab; undefined when the generation is gone, not sealed,
- * being packed already, or has a block that cannot be read. @throws what `parts.pace`, the stores and the checkpoint throw; after a failed
- * checkpoint the new slab waits for the next one.
+ * being packed already, or has a block that cannot be read. @throws what `parts.pace`, the stores and
+ * the checkpoint throw; after a failed checkpoint the new slab waits for the next one.
  */
 export async function repackGeneration(
   generations: Generations,
