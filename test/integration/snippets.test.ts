@@ -197,6 +197,8 @@ for (const page of pages) {
           const link = join(folder, "node_modules", dependency);
           await symlink(join(root, "node_modules", dependency), link);
         }
+        // A project of its own, whatever lies above it.
+        await writeFile(join(folder, "package.json"), `{ "private": true }`);
         await writeFile(join(folder, "program.mjs"), `${before}\n${code}\n${after}\n`);
         const { stdout } = await execute(process.execPath, ["program.mjs"], {
           ...{ cwd: folder, timeout: 60_000 },
