@@ -395,10 +395,11 @@ export class Generations {
     const checkpointUs = this.#startUs;
     const { current } = this.#table;
     if (current === undefined) {
-      const last = this.#table.generations.at(-1);
-      // A table that was made anew: the log's streams are those of a slab that is sealed now.
-      this.#isCurrentLost = last !== undefined;
-      await this.#begin(last?.toUs ?? firstUs);
+      // A table that was made anew (rebuild.ts) ends at the checkpoint, all sealed: the log's streams are
+      // those of a slab that is sealed now. One that only lost rows may end anywhere.
+      const endUs = this.#table.generations.at(-1)?.toUs;
+      this.#isCurrentLost = endUs === checkpointUs + 1;
+      await this.#begin(this.#isCurrentLost ? checkpointUs + 1 : firstUs);
       return;
     }
     const { number, fromUs, layout } = current;
