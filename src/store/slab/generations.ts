@@ -395,8 +395,8 @@ export class Generations {
     const checkpointUs = this.#startUs;
     const { current } = this.#table;
     if (current === undefined) {
-      // A table that was made anew (rebuild.ts) ends at the checkpoint, all sealed: the log's streams are
-      // those of a slab that is sealed now. One that only lost rows may end anywhere.
+      // A table that was made anew (rebuild.ts) ends at the checkpoint, all sealed: the log's streams
+      // are those of a slab that is sealed now. One that only lost rows may end anywhere.
       const endUs = this.#table.generations.at(-1)?.toUs;
       this.#isCurrentLost = endUs === checkpointUs + 1;
       await this.#begin(this.#isCurrentLost ? checkpointUs + 1 : firstUs);
