@@ -209,7 +209,8 @@ test("a host takes such frames from a member, counts what it refuses, and lives 
   ];
   const host = hostOf(target);
   const before = host.counters.framesReceived;
-  const count = Math.ceil(cases / 20);
+  // A host does a thousand times the work of a codec for each.
+  const count = Math.ceil(Math.min(cases, 100_000) / 20);
   for (let at = 0; at < count; at++) {
     const [name, body] = random.pick(random.chance(0.5) ? bodies.slice(-5) : bodies);
     const changed = change(random, body);
