@@ -6,6 +6,7 @@
 // Invariants: everything follows from the seed and the order of calls; calls of a dead process
 // never complete; what was synced survives. A store that is open is locked until its close or the
 // end of its process.
+// A test that keeps old code running after a kill gives each process its own `attach()`.
 
 import {
   assert,
@@ -18,6 +19,7 @@ import {
 import { type Kv, type KvDriver, type KvOptions, type KvSalvage, kvErrors } from "./kv.ts";
 import { LevelModel } from "./level-model.ts";
 import { MemoryKv, type MemoryOperation, type MemoryStore, proofOf } from "./memory-store.ts";
+import { ProcessDriver } from "./process-driver.ts";
 import { SortedMap } from "./sorted-map.ts";
 
 export type MemoryOptions = {
@@ -56,6 +58,12 @@ export class MemoryDriver implements KvDriver {
           : kvErrors.failed({ path, errno, reason });
       },
     });
+  }
+
+  /** A view for one process: after the next `kill` or `crash` no call on it ever completes. */
+  attach(): KvDriver {
+    const { generation } = this.#calls;
+    return new ProcessDriver(this, () => generation === this.#calls.generation);
   }
 
   open(path: string, options: KvOptions = {}): Promise<Kv> {

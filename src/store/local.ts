@@ -133,7 +133,8 @@ function componentsOf({ memory, clock = systemClock, logger }: LocalStoreOptions
     const kv = createClassicDriver({ disk: nodeDisk });
     return { ...base, disk: nodeDisk, kv, random: systemRandom };
   }
-  return { ...base, disk: memory.disk.attach(), kv: memory.kv, random: memory.nextRandom() };
+  const { disk, kv } = memory;
+  return { ...base, disk: disk.attach(), kv: kv.attach(), random: memory.nextRandom() };
 }
 
 async function takeLock(kv: KvDriver, dir: string) {

@@ -40,7 +40,8 @@ const step = fc.record({
   sent: fc.array(sent, { minLength: 1, maxLength: 5 }).map((parts) => parts.flat()),
 });
 
-type Heard = Record<string, { publishes: string[]; others: string[] }>;
+/** QoS 0 passes a full window, and whether an ack has made room just before is a matter of turns. */
+type Heard = Record<string, { unacked: string[]; acked: string[]; others: string[] }>;
 
 async function play(steps: readonly Step[]): Promise<Heard> {
   const world = await BrokerWorld.start({
@@ -94,8 +95,11 @@ async function play(steps: readonly Step[]): Promise<Heard> {
   for (const [name, client] of Object.entries(clients)) {
     const lines = client.take();
     const isPublish = (line: string): boolean => line.startsWith("publish ");
+    const isAcked = (line: string): boolean => / q[12] /.test(line);
+    const publishes = lines.filter(isPublish);
     heard[name] = {
-      publishes: lines.filter(isPublish),
+      unacked: publishes.filter((line) => !isAcked(line)),
+      acked: publishes.filter(isAcked),
       others: [...lines.filter((line) => !isPublish(line)), `closed ${client.isClosed}`],
     };
   }

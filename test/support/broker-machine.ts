@@ -15,7 +15,7 @@ import {
   SimDisk,
   SimNetwork,
 } from "../../src/base/index.ts";
-import { type KvDriver, MemoryDriver } from "../../src/kv/index.ts";
+import { MemoryDriver } from "../../src/kv/index.ts";
 import { assembleNode } from "../../src/node/assembly.ts";
 import { createSettings } from "../../src/node/config/config.ts";
 import { composeNode, type RunningNode } from "../../src/node/node.ts";
@@ -108,7 +108,7 @@ export class BrokerMachine {
         clock: process,
         random: this.#random.split(`boot ${++this.#boots}`),
         disk: this.disk.attach(),
-        kv: kvOf(this.kv, isAlive),
+        kv: this.kv.attach(),
         network: this.network.host(brokerHost),
         logger: this.#logger(isAlive),
         phase: (name) => {
@@ -199,17 +199,4 @@ export class BrokerMachine {
     const nothing = () => undefined;
     return { debug: nothing, info: nothing, warn: note("warn"), error: note("error") };
   }
-}
-
-/** The stores as one process sees them: what a dead one still asks for never comes. */
-function kvOf(kv: MemoryDriver, isAlive: () => boolean): KvDriver {
-  const never = () => new Promise<never>(() => undefined);
-  return {
-    open: (path, options) => (isAlive() ? kv.open(path, options) : never()),
-    destroy: (path) => (isAlive() ? kv.destroy(path) : never()),
-    setAside: (from, to) => (isAlive() ? kv.setAside(from, to) : never()),
-    sizeBytes: (path) => (isAlive() ? kv.sizeBytes(path) : never()),
-    salvage: (from, to) => (isAlive() ? kv.salvage(from, to) : never()),
-    condemn: (path) => (isAlive() ? kv.condemn(path) : never()),
-  };
 }

@@ -49,7 +49,7 @@ export class NodeMachine {
       clock: this.#process,
       random: this.#random.split(`boot ${++this.#boots}`),
       disk: this.disk.attach(),
-      kv: this.kv,
+      kv: this.kv.attach(),
       network: this.network.host(),
       logger: this.#logger(),
       phase: (name) => this.phases.push(name),

@@ -74,6 +74,7 @@ export class StoreMachine {
     const clock = this.clock.createProcess();
     this.#process = { clock };
     const disk = this.disk.attach();
+    const kv = this.kv.attach();
     const { logger } = this;
     const log = await openLog(
       {
@@ -98,7 +99,7 @@ export class StoreMachine {
         ...this.#options.store,
         ...over,
       },
-      { disk, kv: this.kv, log, clock, logger, phase: (name) => this.#phase(name) },
+      { disk, kv, log, clock, logger, phase: (name) => this.#phase(name) },
     );
     return { store, log, clock };
   }

@@ -317,13 +317,12 @@ class LocalBroker implements EmbeddedBroker {
     const { hooks: given = [] } = this.#options;
     const hooks = [...[given].flat(), this.#events.hooks];
     if (machine === undefined) return { clock, network, logger, hooks };
-    const { kv } = machine;
     return {
       hooks,
       clock,
       network,
       logger,
-      kv,
+      kv: machine.kv.attach(),
       disk: machine.disk.attach(),
       random: machine.nextRandom(),
     };

@@ -42,6 +42,20 @@ test("what a dead process still runs leaves the store of the next one alone", as
   expect(await clock.complete(keysLeft(driver))).toEqual([1, 3, 4, 5]);
 });
 
+test("what a dead process opens stays closed to nobody", async () => {
+  const { clock, driver } = machine(4);
+  const dead = driver.attach();
+  driver.kill();
+  let isOpen = false;
+  void dead.open("store").then(() => {
+    isOpen = true;
+  });
+  await clock.advance(1000);
+  const next = await clock.complete(driver.attach().open("store"));
+  await clock.complete(next.close());
+  expect(isOpen).toBe(false);
+});
+
 describe("power loss", () => {
   test("a synced batch survives, whatever became of the others", async () => {
     for (let seed = 0; seed < 60; seed++) {
