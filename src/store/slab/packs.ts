@@ -31,7 +31,12 @@ export type PacksParts = {
   readonly onSwitched: (number: number) => void;
 };
 
-type Entry = { readonly name: SlabName; waiting: PackedSlab | undefined; isCaptured: boolean };
+type Entry = {
+  readonly name: SlabName;
+  readonly stores: Promise<SlabStores>;
+  waiting: PackedSlab | undefined;
+  isCaptured: boolean;
+};
 
 /** What a checkpoint writes of packs, and what becomes of them with it. */
 export type CapturedPacks = {
@@ -45,6 +50,7 @@ export class Packs {
   readonly #parts: PacksParts;
   /** By generation. */
   readonly #entries = new Map<number, Entry>();
+  readonly #givenUp = new Set<Promise<void>>();
 
   constructor(parts: PacksParts) {
     this.#parts = parts;
@@ -65,10 +71,12 @@ export class Packs {
    */
   async begin(number: number): Promise<OpenPack | undefined> {
     if (!this.#isSealed(number) || this.#entries.has(number)) return undefined;
+    if (this.#parts.shelf.isClosed) return undefined;
     const name = { number, pack: this.#parts.table.get(number).pack + 1 };
-    this.#entries.set(number, { name, waiting: undefined, isCaptured: false });
+    const stores = this.#parts.create(name);
+    this.#entries.set(number, { name, stores, waiting: undefined, isCaptured: false });
     try {
-      return { ...name, stores: await this.#parts.create(name) };
+      return { ...name, stores: await stores };
     } catch (error) {
       this.#entries.delete(number);
       throw error;
@@ -85,11 +93,22 @@ export class Packs {
   }
 
   /** What was written of it goes. */
-  async giveUp({ number, pack, stores }: OpenPack): Promise<void> {
-    this.#entries.delete(number);
-    await stores.close();
-    const { shelf } = this.#parts;
-    if (!shelf.isClosed) await shelf.folders.remove({ number, pack });
+  giveUp(pack: OpenPack): Promise<void> {
+    const leaving = this.#remove(pack).finally(() => this.#givenUp.delete(leaving));
+    this.#givenUp.add(leaving);
+    return leaving;
+  }
+
+  async #remove({ number, pack, stores }: OpenPack): Promise<void> {
+    const entry = this.#entries.get(number);
+    if (entry !== undefined) entry.waiting = undefined;
+    try {
+      await stores.close();
+      const { shelf } = this.#parts;
+      if (!shelf.isClosed) await shelf.folders.remove({ number, pack });
+    } finally {
+      this.#entries.delete(number);
+    }
   }
 
   /** A generation is about to leave the table. */
@@ -119,9 +138,10 @@ export class Packs {
     };
   }
 
-  /** They wait for nothing any more. */
+  /** They wait for nothing any more; what still writes to one finds it closed. */
   async close(): Promise<void> {
-    for (const { waiting } of this.#entries.values()) await waiting?.stores.close();
+    const closing = [...this.#entries.values()].map(async ({ stores }) => (await stores).close());
+    await Promise.allSettled([...closing, ...this.#givenUp]);
   }
 
   #switchTo({ number, pack, stores, lts }: PackedSlab): void {
