@@ -173,6 +173,26 @@ describe("packing a generation anew", () => {
     }
   });
 
+  test("a store that closes in the middle of it leaves nothing open", async () => {
+    for (const [step, phase] of ["repack.begun", "repack.window", "repack.synced"].entries()) {
+      const m = oneShard(60 + step);
+      const process = await m.boot();
+      await sparse(m, process.store, 30);
+      m.kv.inject({ on: "write", path: "g00000001p1", delayMs: 300 });
+      m.kv.inject({ on: "sync", path: "g00000001p1", delayMs: 300 });
+      let isReached = false;
+      m.onPhase = (name) => {
+        isReached ||= name === phase;
+      };
+      process.store.operator.repack({}).catch(() => undefined);
+      await m.clock.runUntil(() => isReached);
+      await m.stop(process);
+      const { store } = await m.boot();
+      expect((await readAll(m, store)).values).toHaveLength(30);
+      expect(folders(m)).toHaveLength(2);
+    }
+  });
+
   test("what has expired goes, and readers that come after are told how much", async () => {
     const m = oneShard(8);
     const { store } = await m.boot();
