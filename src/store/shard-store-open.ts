@@ -4,6 +4,10 @@
 // lost entries, what the copy does not have is not trusted: evidence of QoS 2 publishes could call a
 // new message a repeat, and a last match could hide messages from a reader. Both are dropped, the
 // first said so: a publisher that repeats a publish may then be stored twice, never not at all.
+//
+// Every checkpoint writes its record, so rows without one are the rest of a loss that no copy mends (the
+// volume may have been full when the first copy was due). The log may then be replayed from its
+// first entry, and must not meet a table that has its rotations already: such rows go.
 
 import { isCodedError, joinPath } from "../base/index.ts";
 import type { DurableKv } from "./durable-kv.ts";
@@ -15,6 +19,7 @@ import {
   decodeCheckpoint,
   factPrefixes,
   firstCheckpoint,
+  mapProofKey,
   prefixEnd,
   rowPrefix,
   ShardStore,
@@ -22,6 +27,20 @@ import {
 
 const evidenceAdvice =
   "QoS 2 publishes that were under way may be stored again when they are repeated";
+
+const olderReason = "it is older than its copy";
+const remnantReason = "its checkpoint is gone";
+
+/** What is true of one checkpoint only; a hold was made by somebody on purpose and stays. */
+const checkpointPrefixes: readonly number[] = [
+  rowPrefix.generation,
+  rowPrefix.nextGeneration,
+  rowPrefix.dropped,
+  rowPrefix.writer,
+  rowPrefix.evidence,
+  rowPrefix.lastMatch,
+  rowPrefix.proof,
+];
 
 /** @throws STORE_FORMAT_NEWER; what an opening and a mending throw. */
 export async function openShardStore(
@@ -41,13 +60,15 @@ export async function openShardStore(
     if (facts !== undefined && (isNewer || !isWhole)) await restoreFacts(kv, facts, isNewer);
     const hasLost = isNewer || (damage !== undefined && !(isWhole && facts !== undefined));
     if (hasLost) await dropUncertain(kv);
+    const isRemnant = await dropRemnant(kv);
+    const isEvidenceLost = hasLost || isRemnant;
     const store = await ShardStore.open(kv, shard, place);
-    if (damage !== undefined || isNewer) {
+    if (damage !== undefined || isNewer || isRemnant) {
       store.markMended();
       parts.logger.error("store.shard_store_mended", {
-        ...{ shard, path, reason: damage?.reason ?? "it is older than its copy" },
-        ...{ checkpoint: store.checkpoint.index, fromCopy: isNewer, isEvidenceLost: hasLost },
-        ...(hasLost && { advice: evidenceAdvice }),
+        ...{ shard, path, reason: damage?.reason ?? (isRemnant ? remnantReason : olderReason) },
+        ...{ checkpoint: store.checkpoint.index, fromCopy: isNewer, isEvidenceLost },
+        ...(isEvidenceLost && { advice: evidenceAdvice }),
       });
     } else if (typeof found === "string" && store.checkpoint.index > 0) {
       if (found === "missing") parts.logger.warn("store.copy_missing", { shard, path: dir });
@@ -95,7 +116,20 @@ async function restoreFacts(kv: DurableKv, facts: ShardFacts, isNewer: boolean):
 }
 
 async function dropUncertain(kv: DurableKv): Promise<void> {
-  const keys = await keysOf(kv, [rowPrefix.evidence, rowPrefix.lastMatch]);
+  await deleteRows(kv, await keysOf(kv, [rowPrefix.evidence, rowPrefix.lastMatch]));
+}
+
+/** True when rows were there without the checkpoint that wrote them. */
+async function dropRemnant(kv: DurableKv): Promise<boolean> {
+  if ((await kv.get(checkpointKey)) !== undefined) return false;
+  const keys = await keysOf(kv, checkpointPrefixes);
+  // The proof of a map holds for every later state of it.
+  const remnant = keys.filter((key) => !key.equals(mapProofKey));
+  await deleteRows(kv, remnant);
+  return remnant.length > 0;
+}
+
+async function deleteRows(kv: DurableKv, keys: readonly Buffer[]): Promise<void> {
   if (keys.length === 0) return;
   await kv.write(
     (batch) => {

@@ -26,13 +26,13 @@ const rebuilt = (m: StoreMachine) =>
   m.events.filter(({ event }) => event === "store.shard_store_rebuilt");
 
 /** Three generations, part of the last one only in the log, whose beginning has gone. */
-async function threeGenerations(m: StoreMachine): Promise<string[]> {
+async function threeGenerations(m: StoreMachine, sizeBytes = 3_000): Promise<string[]> {
   const { store } = await m.boot();
   const values: string[] = [];
   const some = async (count: number): Promise<void> => {
     for (let n = 0; n < count; n++) {
       const value = `v${values.length}`;
-      await put(m, store, value);
+      await put(m, store, value, sizeBytes);
       values.push(value);
     }
   };
@@ -104,6 +104,34 @@ describe("a shard store that is lost together with its copy", () => {
     m.crash();
     ({ store } = await m.boot());
     expect(names(await readAll(m, store))).toEqual([...values, "after"]);
+  });
+
+  test.each([
+    ["damage", 10],
+    ["damage", 3_000],
+    ["hollow", 10],
+    ["hollow", 3_000],
+  ] as const)("rows without their checkpoint are void: %s, TTVs of %i", async (how, sizeBytes) => {
+    const m = oneShard(5);
+    // Of the small ones the log has all, from its first entry on.
+    const values = await threeGenerations(m, sizeBytes);
+    m.kill();
+    // The record of the checkpoint and the row of the current generation are gone.
+    const isKept = (key: Buffer): boolean => !/^(63|6700000003)/.test(key.toString("hex"));
+    m.kv[how](`${messages}/store`, isKept);
+    await m.clock.complete(m.disk.attach().remove(`${messages}/store.copy`));
+    const { store } = await m.boot();
+    const reader = await readAll(m, store);
+    expect(names(reader)).toEqual(values);
+    expect(reader.missedReports).toEqual([]);
+    const mended = m.events.filter(({ event }) => event === "store.shard_store_mended");
+    expect(mended).toHaveLength(1);
+    expect(rebuilt(m)).toHaveLength(sizeBytes === 10 ? 0 : 1);
+    await put(m, store, "after");
+    await m.clock.complete(store.rotate());
+    m.crash();
+    const again = (await m.boot()).store;
+    expect(names(await readAll(m, again))).toEqual([...values, "after"]);
   });
 
   test("before its first checkpoint nothing is made up: the log has it all", async () => {
