@@ -17,8 +17,8 @@ export type MemoryOperation = "open" | "destroy" | "read" | "write" | "sync" | "
 
 export type MemoryStore = {
   readonly path: string;
-  /** Counts the stores made under this path. */
-  readonly incarnation: number;
+  /** Counts the stores made, and those that rotted without a word: proofs from before do not hold. */
+  incarnation: number;
   visible: SortedMap;
   readonly model: LevelModel | undefined;
   isOpen: boolean;
@@ -193,7 +193,7 @@ export class MemoryKv implements Kv {
   }
 }
 
-/** A store that was made anew under the same path is another one. */
+/** A store that was made anew under the same path, or has lost entries, is another one. */
 export function proofOf(store: MemoryStore): Buffer {
   return Buffer.from([store.incarnation & 0xff]);
 }

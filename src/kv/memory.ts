@@ -199,10 +199,14 @@ export class MemoryDriver implements KvDriver {
     this.#get(path).isDamaged = true;
   }
 
-  /** Rot without a word: the store opens as if nothing had happened, unless a proof is held to it. */
+  /**
+   * Rot without a word: the store opens as if nothing had happened, unless a proof from before is held
+   * to it. One that is taken later speaks of what was left, and is held.
+   */
   hollow(path: string, keeps: (key: Buffer) => boolean = () => false): void {
     const store = this.#get(path);
     store.isHollow = true;
+    store.incarnation = ++this.#incarnations;
     store.model?.rot(keeps);
   }
 
@@ -219,7 +223,7 @@ export class MemoryDriver implements KvDriver {
       throw kvErrors.corrupt({ path, reason: "a part of it is missing" });
     }
     if (proof === undefined) return;
-    const isWhole = store !== undefined && !store.isHollow && proofOf(store).equals(proof);
+    const isWhole = store !== undefined && proofOf(store).equals(proof);
     if (!isWhole) throw kvErrors.corrupt({ path, reason: "it does not hold what it must" });
   }
 

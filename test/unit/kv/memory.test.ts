@@ -274,6 +274,24 @@ describe("faults", () => {
     await clock.complete(driver.destroy("store"));
     await clock.complete(driver.open("store"));
   });
+
+  test("a hollow store does not hold a proof from before, but one that is taken later", async () => {
+    const { clock, driver } = machine(8);
+    const prove = async (): Promise<Uint8Array> => {
+      const kv = await driver.open("store");
+      await put(kv, 0);
+      const proof = await kv.sync();
+      await kv.close();
+      return proof;
+    };
+    const before = await clock.complete(prove());
+    driver.hollow("store");
+    const after = await clock.complete(prove());
+    await expect(clock.complete(driver.open("store", { proof: before }))).rejects.toMatchObject({
+      code: "KV_CORRUPT",
+    });
+    await clock.complete(driver.open("store", { proof: after }));
+  });
 });
 
 test("the same seed loses the same batches", async () => {
