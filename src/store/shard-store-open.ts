@@ -5,9 +5,11 @@
 // new message a repeat, and a last match could hide messages from a reader. Both are dropped, the
 // first said so: a publisher that repeats a publish may then be stored twice, never not at all.
 //
-// Every checkpoint writes its record, so rows without one are the rest of a loss that no copy mends (the
-// volume may have been full when the first copy was due). The log may then be replayed from its
-// first entry, and must not meet a table that has its rotations already: such rows go.
+// Every checkpoint writes its record, so rows without one are the rest of a loss that no copy mends
+// (the volume may have been full when the first copy was due). The log may then be replayed from its
+// first entry, and must not meet a table that has its rotations already: such rows go. So do record
+// and rows of a store that is known to have lost some, without a copy that says which: slabs and log
+// tell more than a table with holes (rebuild.ts).
 
 import { isCodedError, joinPath } from "../base/index.ts";
 import type { DurableKv } from "./durable-kv.ts";
@@ -60,7 +62,7 @@ export async function openShardStore(
     if (facts !== undefined && (isNewer || !isWhole)) await restoreFacts(kv, facts, isNewer);
     const hasLost = isNewer || (damage !== undefined && !(isWhole && facts !== undefined));
     if (hasLost) await dropUncertain(kv);
-    const isRemnant = await dropRemnant(kv);
+    const isRemnant = await dropRemnant(kv, facts === undefined && !isWhole);
     const isEvidenceLost = hasLost || isRemnant;
     const store = await ShardStore.open(kv, shard, place);
     if (damage !== undefined || isNewer || isRemnant) {
@@ -119,10 +121,10 @@ async function dropUncertain(kv: DurableKv): Promise<void> {
   await deleteRows(kv, await keysOf(kv, [rowPrefix.evidence, rowPrefix.lastMatch]));
 }
 
-/** True when rows were there without the checkpoint that wrote them. */
-async function dropRemnant(kv: DurableKv): Promise<boolean> {
-  if ((await kv.get(checkpointKey)) !== undefined) return false;
-  const keys = await keysOf(kv, checkpointPrefixes);
+/** True when there were rows that nothing vouches for: their checkpoint is gone, or some of them. */
+async function dropRemnant(kv: DurableKv, isTorn: boolean): Promise<boolean> {
+  if (!isTorn && (await kv.get(checkpointKey)) !== undefined) return false;
+  const keys = await keysOf(kv, [rowPrefix.checkpoint, ...checkpointPrefixes]);
   // The proof of a map holds for every later state of it.
   const remnant = keys.filter((key) => !key.equals(mapProofKey));
   await deleteRows(kv, remnant);
