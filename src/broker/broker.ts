@@ -272,11 +272,12 @@ export class Broker implements ConnectionOwner {
     await Promise.all(this.#listeners.map((listener) => listener.close()));
     let inBatch = 0;
     for (const connection of [...this.#connections]) {
+      if (inBatch >= closeBatchMax) {
+        await sleep(clock, closePaceMs);
+        inBatch = 0;
+      }
       connection.shutDown();
       inBatch++;
-      if (inBatch < closeBatchMax) continue;
-      inBatch = 0;
-      await sleep(clock, closePaceMs);
     }
     await Promise.race([this.#empty(), sleep(clock, lingerMs)]);
     for (const connection of this.#connections) connection.destroy();

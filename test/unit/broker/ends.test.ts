@@ -213,7 +213,7 @@ describe("stopping", () => {
   });
 
   test("clients are let go in paced batches", async () => {
-    const { world } = await withWatcher({ settings: { closeBatchMax: 2, closePaceMs: 1000 } });
+    const { world } = await withWatcher({ settings: { closeBatchMax: 2, closePaceMs: 1100 } });
     const clients = [];
     for (let index = 0; index < 5; index++) clients.push(await world.connect(`c${index}`));
     const closed = world.broker.close();
