@@ -62,7 +62,7 @@ export function testHistories(half: 0 | 1): void {
 
 /** State has second copies and the log: what was damaged there came back each time. */
 const mayBeNone = ["mapsGoneBack", "damageEvents"];
-const damageCounts = ["flippedBits", "rottenSectors", "rottenStores", "lostFiles"];
+const damageCounts = ["flippedBits", "rottenSectors", "rottenStores", "lostFiles", "lostAndTold"];
 
 const faultClassNames = [
   ...["clock", "crash", "databases", "failedCalls", "fullVolume", "holds", "kill"],
