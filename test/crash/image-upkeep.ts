@@ -73,7 +73,7 @@ export class ImageUpkeep {
     body?: unknown,
     method = "POST",
   ): Promise<{ id?: string; state?: string }> {
-    this.#key ??= /\bfs_\w{8}_[\w-]{43}\b/.exec(broker.startLines.join("\n"))?.[0];
+    this.#key ??= /\bfs_\w{8}_[\w-]{43}/.exec(broker.startLines.join("\n"))?.[0];
     const response = await fetch(`http://127.0.0.1:${broker.adminPort}/api/v1/${path}`, {
       method,
       headers: { authorization: `Bearer ${this.#key}`, "content-type": "application/json" },

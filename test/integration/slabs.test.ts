@@ -10,7 +10,7 @@ import { runFlagstone } from "../support/command-line.ts";
 import { withTemporaryFolder } from "../support/temporary-folder.ts";
 
 const keyIn = (lines: readonly string[]): string | undefined =>
-  /\bfs_\w{8}_[\w-]{43}\b/.exec(lines.join("\n"))?.[0];
+  /\bfs_\w{8}_[\w-]{43}/.exec(lines.join("\n"))?.[0];
 
 test("verify names rotten bytes and ends with 1; repack ends with 0", { timeout: 60_000 }, () =>
   withTemporaryFolder(async (folder) => {
@@ -49,10 +49,12 @@ test("verify names rotten bytes and ends with 1; repack ends with 0", { timeout:
     await second.stop();
     const shard = readdirSync(join(dataDir, "db/messages"))[0] as string;
     const blocks = join(dataDir, "db/messages", shard, "g00000001/blocks");
-    const table = readdirSync(blocks).find((name) => name.endsWith(".ldb")) as string;
-    const bytes = readFileSync(join(blocks, table));
-    bytes[200] = (bytes[200] as number) ^ 0x10;
-    writeFileSync(join(blocks, table), bytes);
+    // One that was compacted away may be there still.
+    for (const table of readdirSync(blocks).filter((name) => name.endsWith(".ldb"))) {
+      const bytes = readFileSync(join(blocks, table));
+      bytes[200] = (bytes[200] as number) ^ 0x10;
+      writeFileSync(join(blocks, table), bytes);
+    }
     await using last = await start();
     const found = await run(last, ["verify"]);
     expect(found.code).toBe(1);

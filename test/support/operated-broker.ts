@@ -18,7 +18,7 @@ export type Operated = {
 };
 
 export const keyIn = (lines: readonly string[]): string | undefined =>
-  /\bfs_\w{8}_[\w-]{43}\b/.exec(lines.join("\n"))?.[0];
+  /\bfs_\w{8}_[\w-]{43}/.exec(lines.join("\n"))?.[0];
 
 export type OperatedOptions = {
   readonly folder: string;

@@ -23,7 +23,7 @@ let broker: LaunchedBroker;
 let admin: ReturnType<typeof createAdminClient>;
 
 function adminOf({ process: { adminPort, startLines } }: LaunchedBroker) {
-  const key = /\bfs_\w{8}_[\w-]{43}\b/.exec(startLines.join("\n"))?.[0] ?? "";
+  const key = /\bfs_\w{8}_[\w-]{43}/.exec(startLines.join("\n"))?.[0] ?? "";
   return createAdminClient({ url: `http://127.0.0.1:${adminPort}`, key });
 }
 
