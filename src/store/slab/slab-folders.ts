@@ -78,7 +78,8 @@ export class SlabFolders {
     for (const entry of await this.#parts.kv.disk.list(this.#parts.dir)) {
       const slab = entry.isDirectory ? parseFolderName(entry.name) : undefined;
       if (slab === undefined || names.has(entry.name)) continue;
-      this.#parts.kv.logger.info("store.orphan_removed", { slab: entry.name });
+      // No news: a kill before the first checkpoint of a generation leaves one in each shard.
+      this.#parts.kv.logger.debug("store.orphan_removed", { slab: entry.name });
       if (how === "remove") await this.remove(slab);
       else await this.setAside(slab);
     }
