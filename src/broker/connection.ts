@@ -1,9 +1,7 @@
 // One client's connection: between its transport, the protocol core, its session and its publishes.
 //
-// It owns the reading of the transport: paused while CONNECT waits for its answer, while the client's
-// publishes or subscriptions are too many, and while the client does not read what it asked for. The
-// keep alive stands still while the broker is the cause. However it ends, once: what is queued is
-// sent, the session is detached with the cause, and the transport goes within `lingerMs`.
+// When the transport is read is decided in reading.ts. However it ends, once: what is queued is sent,
+// the session is detached with the cause, and the transport goes within `lingerMs`.
 
 import type { ByteConnection, Cancel, CodedError, ConnectionHandlers } from "../base/index.ts";
 import {
@@ -36,7 +34,6 @@ import {
 import { reportEnd } from "./connection-ends.ts";
 import type { Admitted, ConnectionParts } from "./connection-parts.ts";
 import { ConnectionTimers } from "./connection-timers.ts";
-
 import {
   type ClientHooks,
   createClientHooks,
@@ -48,6 +45,7 @@ import type { ListenerTerms } from "./listener-terms.ts";
 import { Login, type LoginOutcome } from "./login.ts";
 import { type PublishOwner, PublishQueue } from "./publish-queue.ts";
 import { createMemoryInbox, openDurableInbox, type Qos2Inbox } from "./qos2-inbox.ts";
+import { Reading, type ReadingOwner } from "./reading.ts";
 import { connectReason, publishReason } from "./refusals.ts";
 import { ClientLink } from "./session-link.ts";
 import { SubscribePath } from "./subscribe-path.ts";
@@ -82,7 +80,7 @@ type Accepted = {
 const nobody: Client = { clientId: "", user: undefined };
 
 export class ClientConnection
-  implements ConnectionHandlers, ServerEvents, PublishOwner, HookedConnection
+  implements ConnectionHandlers, ServerEvents, PublishOwner, HookedConnection, ReadingOwner
 {
   client: Client = nobody;
   readonly remote: string;
@@ -92,6 +90,7 @@ export class ClientConnection
   readonly #output: ConnectionOutput;
   readonly #core: ServerConnection;
   readonly #timers: ConnectionTimers;
+  readonly #reading: Reading;
   readonly #terms: ListenerTerms;
   readonly #ticket: Ticket;
   readonly #tap: ConnectionTap;
@@ -100,9 +99,7 @@ export class ClientConnection
   #hooks: ClientHooks | undefined;
   /** PUBLISHes since the last charge to the rates. */
   #published = 0;
-  #isTooFast = false;
   #isPaced = false;
-  #isPaused = false;
   #isShuttingDown = false;
   #cancelLinger: Cancel | undefined;
 
@@ -123,6 +120,10 @@ export class ClientConnection
     const { buffer } = this.#output;
     this.#core = new ServerConnection(settings.mqtt, this, buffer, nowMs, parts.runs);
     this.#timers = new ConnectionTimers(clock, this.#core);
+    const { counters } = parts;
+    const { traffic } = ticket;
+    const own = { core: this.#core, output: this.#output, timers: this.#timers };
+    this.#reading = new Reading({ ...own, transport, traffic, clock, counters }, this);
     this.#timers.watch();
   }
 
@@ -133,6 +134,13 @@ export class ClientConnection
   get memorySession(): Session | undefined {
     const session = this.hasEnded() ? undefined : this.#accepted?.session;
     return session?.durable === false ? session : undefined;
+  }
+
+  get isBlocked(): boolean {
+    const accepted = this.#accepted;
+    if (accepted === undefined) return false;
+    const { queue, publishes, subscribes } = accepted;
+    return queue.blocked || publishes.blocked || subscribes.blocked;
   }
 
   get isDurable(): boolean {
@@ -172,7 +180,7 @@ export class ClientConnection
       connectedMs: Math.round(this.#nowMs() - accepted.connectedAtMs),
       keepAliveS: this.#core.keepAliveS,
       isDurable: accepted.session.durable,
-      isPaused: this.#isPaused,
+      isPaused: this.#reading.isPaused,
     };
   }
 
@@ -180,22 +188,10 @@ export class ClientConnection
 
   onData(bytes: Buffer): void {
     this.#parts.counters.bytesReceived += bytes.length;
-    const nowMs = this.#nowMs();
-    this.#core.receive(bytes, nowMs);
-    if (this.#ticket.traffic.isLimited) this.#charge(bytes.length, nowMs);
-    this.#updateReading();
-  }
-
-  #charge(sizeBytes: number, nowMs: number): void {
-    const waitMs = this.#ticket.traffic.charge(this.#published, sizeBytes, nowMs);
+    this.#core.receive(bytes, this.#nowMs());
+    this.#reading.charge(this.#published, bytes.length);
     this.#published = 0;
-    if (waitMs === 0 || this.#isTooFast || this.hasEnded()) return;
-    this.#isTooFast = true;
-    this.#parts.counters.ratePauses++;
-    this.#timers.after(waitMs, () => {
-      this.#isTooFast = false;
-      this.#updateReading();
-    });
+    this.#reading.update();
   }
 
   onDrain(): void {
@@ -316,7 +312,7 @@ export class ClientConnection
       session,
       client: this.client,
       tap: this.#tap,
-      blockedChanged: () => this.#updateReading(),
+      blockedChanged: () => this.#reading.update(),
     });
     const { protocol } = request;
     const connectedAtMs = this.#nowMs();
@@ -336,7 +332,7 @@ export class ClientConnection
     if (this.hasEnded()) return;
     session.open();
     this.#timers.watch();
-    this.#updateReading();
+    this.#reading.update();
   }
 
   // The state changes under way, which the compiler does not see through calls.
@@ -497,7 +493,7 @@ export class ClientConnection
   }
 
   blockedChanged(): void {
-    this.#updateReading();
+    this.#reading.update();
   }
 
   // -------------------------------------------------------------- the end
@@ -505,9 +501,7 @@ export class ClientConnection
   onEnd(end: ConnectionEnd): void {
     const { clock, settings } = this.#parts;
     this.#output.finish();
-    // A transport that is not read does not learn that its peer has closed too.
-    if (this.#isPaused) this.#transport.resume();
-    this.#isPaused = false;
+    this.#reading.end();
     this.#cancelLinger = clock.schedule(settings.lingerMs, () => {
       this.#parts.counters.closesForced++;
       this.#transport.destroy();
@@ -542,7 +536,7 @@ export class ClientConnection
     this.#owner.detaching(done);
   }
 
-  // -------------------------------------------------------------- reading and time
+  // -------------------------------------------------------------- pace, room and time
 
   /** One wait at a time: a session that is told "full" asks for no more until then. */
   #pace(waitMs: number): void {
@@ -555,31 +549,9 @@ export class ClientConnection
   }
 
   #onRoom(): void {
-    this.#updateReading();
+    this.#reading.update();
     this.#hooks?.drained();
     this.#accepted?.session.drained();
-  }
-
-  #updateReading(): void {
-    if (this.hasEnded()) return;
-    const accepted = this.#accepted;
-    const isBehind =
-      this.#isTooFast ||
-      (accepted !== undefined &&
-        (accepted.queue.blocked || accepted.publishes.blocked || accepted.subscribes.blocked));
-    const nowMs = this.#nowMs();
-    if (isBehind) this.#core.pauseKeepAlive(nowMs);
-    else this.#core.resumeKeepAlive(nowMs);
-    const isPaused = isBehind || !this.#core.readingWanted || this.#output.isOver();
-    if (isPaused === this.#isPaused) return;
-    this.#isPaused = isPaused;
-    if (isPaused) {
-      if (isBehind) this.#parts.counters.readPauses++;
-      this.#transport.pause();
-      return;
-    }
-    this.#transport.resume();
-    this.#timers.watch();
   }
 
   #nowMs(): number {
