@@ -375,15 +375,18 @@ export class ClientConnection
     this.denied(token, topic, reason.notAuthorized);
   }
 
-  onPublishRun(run: PublishRun): boolean {
-    const { counters, path } = this.#parts;
+  takesRuns(qos: 0 | 1): boolean {
     const accepted = this.#accepted;
     // Before hooks each publish is asked about by itself.
     if (accepted === undefined || accepted.publishes !== accepted.queue) return false;
-    if (this.#tap.isWatched) return false;
-    if (run.qos === 0 && this.#parts.isSheddingQos0()) return false;
+    if (!accepted.queue.takesRuns || this.#tap.isWatched) return false;
+    return qos > 0 || !this.#parts.isSheddingQos0();
+  }
+
+  onPublishRun(run: PublishRun): boolean {
+    const { counters, path } = this.#parts;
     if (!path.mayPublish(this.client, run.topic.text)) return false;
-    if (!accepted.queue.publishRun(run)) return false;
+    if (this.#accepted?.queue.publishRun(run) !== true) return false;
     this.#published += run.count;
     if (run.qos === 0) counters.publishesQos0 += run.count;
     else counters.publishesQos1 += run.count;

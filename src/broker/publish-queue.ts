@@ -140,14 +140,18 @@ export class PublishQueue {
     });
   }
 
+  /** Nothing stands before a run, and nobody wants to be told of each message. */
+  get takesRuns(): boolean {
+    return this.#steps.length === 0 && this.#parts.published === undefined;
+  }
+
   /**
    * A run that needs no write: acked and fanned out at once. False: nothing was done, each has to come
-   * by itself. REQUIRES: as `publish`.
+   * by itself. REQUIRES: `takesRuns`, and as `publish`.
    */
   publishRun(run: PublishRun): boolean {
-    const { path, published, counters } = this.#parts;
+    const { path, counters } = this.#parts;
     const topic = run.topic.text;
-    if (this.#steps.length > 0 || published !== undefined) return false;
     if (path.isWanted(topic, run.qos)) return false;
     const matches = path.match(topic);
     const isMatched = matches.length > 0;

@@ -64,6 +64,7 @@ export class PlainPackets {
     const events = this.#events;
     const qos = bytes[offset] === 0x30 ? 0 : 1;
     if (events.onPublishRun === undefined || !this.#owner.mayTakeRun(qos)) return offset;
+    if (events.takesRuns?.(qos) === false) return offset;
     const run = this.#reader.read(bytes, offset, sizeBytesMax, this.#owner.context, this.#last);
     if (run === undefined) return offset;
     this.#last = run.topic;

@@ -112,6 +112,8 @@ export interface ServerEvents {
   onConnect(packet: ConnectPacket): void;
   /** `token` is owed a `completeAck`; 0 for QoS 0, which is owed nothing. */
   onPublish(publish: InboundPublish, token: AckToken): void;
+  /** Asked before a run is looked for. False: it would be declined, whatever it is. */
+  takesRuns?(qos: 0 | 1): boolean;
   /**
    * Plain PUBLISHes of one topic, valid during the call. True: all of them were taken, and at QoS 1
    * acked by `ackRun`; false: nothing was done, and they follow one by one through `onPublish`.

@@ -1,6 +1,6 @@
 // Runs of plain PUBLISHes and PUBACKs, and the table of topics behind them.
 
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { PubackRun, RunReader, runFramesMax } from "../../../src/mqtt/codec/publish-run.ts";
 import { TopicTable } from "../../../src/mqtt/codec/topic-table.ts";
 import { decodeContextDefault, encodePacket, type Packet } from "../../../src/mqtt/index.ts";
@@ -148,6 +148,22 @@ describe("a connection whose owner takes runs", () => {
     talk.say(frames([1, 2, 3].map((id) => publishing("t", `${id}`, { id }))).toString("hex"));
     expect(talk.events.slice(0, 2)).toEqual(["publish 1 1", "publish 2 2"]);
     expect(talk.events.some((event) => event.startsWith("publish 3"))).toBe(false);
+  });
+
+  test("is not looked for runs while it takes none", () => {
+    const read = vi.spyOn(RunReader.prototype, "read");
+    let takes = false;
+    const talk: Conversation = new Conversation({
+      events: { takesRuns: () => takes, onPublishRun: () => true },
+    }).say(connect4);
+    talk.events.length = 0;
+    const bytes = frames([publishing("t", "m", { qos: 0 })]).toString("hex");
+    talk.say(bytes);
+    expect([read.mock.calls.length, talk.events.length]).toEqual([0, 1]);
+    takes = true;
+    talk.say(bytes);
+    expect([read.mock.calls.length, talk.events.length]).toEqual([1, 1]);
+    read.mockRestore();
   });
 
   test("hears acks in a row at once, and odd ones by themselves", () => {
