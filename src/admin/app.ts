@@ -107,6 +107,11 @@ export function createAdminApp(settings: AdminSettings, parts: AppParts): AdminA
   };
 }
 
+/** Who asks for the head reads no stream, which would wait for its reader for ever. */
+function isHead(context: Ask): boolean {
+  return context.req.method === "HEAD";
+}
+
 function notFound(context: Ask): CodedError {
   const path =
     context.req.path.length > 200 ? `${context.req.path.slice(0, 200)}...` : context.req.path;
@@ -223,20 +228,26 @@ class Api {
     const caller = this.#caller(context);
     checkRole(caller, "viewer", "events");
     const { keys } = this.#parts;
-    const stream = this.#events.open(() => keys.has(caller.keyId));
-    return context.body(stream, 200, { "content-type": "text/event-stream" });
+    const headers = { "content-type": "text/event-stream" };
+    if (isHead(context)) return context.body(null, 200, headers);
+    return context.body(
+      this.#events.open(() => keys.has(caller.keyId)),
+      200,
+      headers,
+    );
   }
 
   /** The file of an export, as NDJSON. It has payloads. */
   async download(context: Ask): Promise<Response> {
     checkRole(this.#caller(context), "operator", "to see payloads");
     const { path, bytes } = this.#parts.tasks.exported(context.req.param("task") ?? "");
-    const stream = await this.#downloads.open(path, bytes);
-    return context.body(stream, 200, {
+    const headers = {
       "content-type": "application/x-ndjson",
       "content-length": String(bytes),
       "content-disposition": "attachment",
-    });
+    };
+    if (isHead(context)) return context.body(null, 200, headers);
+    return context.body(await this.#downloads.open(path, bytes), 200, headers);
   }
 
   problem(context: Ask, error: unknown): Response {

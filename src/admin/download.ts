@@ -33,11 +33,17 @@ export class Downloads {
       await file.close();
     };
     let at = 0;
+    // A stream that failed is not cancelled: nobody else would give its place back.
+    const read = (chunk: Buffer): Promise<number> =>
+      file.read(chunk, at).catch(async (error: unknown) => {
+        await ended();
+        throw error;
+      });
     return new ReadableStream<Uint8Array>(
       {
         pull: async (controller) => {
           const chunk = Buffer.alloc(Math.min(chunkBytes, sizeBytes - at));
-          const count = chunk.length === 0 ? 0 : await file.read(chunk, at);
+          const count = chunk.length === 0 ? 0 : await read(chunk);
           at += count;
           if (count > 0) controller.enqueue(chunk.subarray(0, count));
           if (count > 0 && at < sizeBytes) return;

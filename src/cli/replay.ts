@@ -3,8 +3,9 @@
 // nothing falls between the two. What came both ways in that moment is printed once: it is known by
 // topic and payload, as MQTT tells no time of a message.
 //
-// Bounded: messages held, and their bytes.
+// Bounded: messages held, and their bytes; of the past a digest each of as many as matter.
 
+import { createHash } from "node:crypto";
 import type { AdminClient, Message } from "../admin/client.ts";
 import { cliErrors } from "./errors.ts";
 import type { IncomingMessage } from "./mqtt-client.ts";
@@ -23,7 +24,7 @@ export class Replay {
   #held: IncomingMessage[] | undefined = [];
   #heldBytes = 0;
   #overflow = false;
-  /** The end of the past, by topic and payload: what may have come both ways is there. */
+  /** Keys of the end of the past: what may have come both ways is there. */
   #recent: string[] = [];
   cut = 0;
 
@@ -92,7 +93,7 @@ function isKnown(message: IncomingMessage, seen: Map<string, number>): boolean {
 }
 
 function keyOf({ topic, payload }: IncomingMessage): string {
-  return `${topic}\u0000${Buffer.from(payload).toString("base64")}`;
+  return createHash("sha256").update(`${topic}\u0000`).update(payload).digest("base64");
 }
 
 function incomingOf(message: Message): IncomingMessage {

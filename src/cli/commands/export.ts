@@ -1,7 +1,7 @@
 // `flagstone export`: stored messages of a filter as a file of one JSON object a line. The node writes
 // them as a task, which can be paused and survives a restart; when it is done they are fetched.
 
-import { closeSync, openSync, unlinkSync, writeSync } from "node:fs";
+import { closeSync, existsSync, openSync, unlinkSync, writeSync } from "node:fs";
 import { downloadExport, type Task } from "../../admin/client.ts";
 import { toError } from "../../base/index.ts";
 import { type AskInput, argument, askCommand, timeUsOf } from "../admin/ask.ts";
@@ -40,6 +40,9 @@ export const exportCommand: Command = askCommand({
       };
     }
     if (out === undefined) throw cliErrors.usage({ reason: "--out is missing" });
+    // Before the work is begun that would be in vain.
+    if (existsSync(out))
+      throw cliErrors.unwritableFile({ path: out, reason: "it is there already" });
     const begun =
       known === undefined
         ? await admin.startTask({ body: bodyOf(input) })

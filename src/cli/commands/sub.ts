@@ -28,6 +28,7 @@ import type {
 import { connectSocket } from "../mqtt-connection.ts";
 import { type MessageFormat, printMessage } from "../render.ts";
 import { type Past, Replay } from "../replay.ts";
+import { stopSignal } from "../stop-signal.ts";
 
 export const sub: Command = createSub(connectSocket);
 
@@ -209,16 +210,4 @@ async function readMessages(
       delayMs = Math.min(reconnectMsMax, delayMs * 2);
     }
   }
-}
-
-function stopSignal(io: Io): { asked: Promise<void>; remove: () => void } {
-  let listener: () => void = () => undefined;
-  const asked = new Promise<void>((resolve) => {
-    listener = resolve;
-    for (const signal of ["SIGINT", "SIGTERM"] as const) io.signals.on(signal, listener);
-  });
-  const remove = (): void => {
-    for (const signal of ["SIGINT", "SIGTERM"] as const) io.signals.off(signal, listener);
-  };
-  return { asked, remove };
 }

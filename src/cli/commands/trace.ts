@@ -6,9 +6,10 @@ import { sleep } from "../../base/index.ts";
 import { argument, askCommand, pageOptions, pages } from "../admin/ask.ts";
 import { formatOf, outputOption, printable, printed, tableOf } from "../admin/output.ts";
 import { clientOf, targetOptions } from "../admin/target.ts";
-import type { Command, CommandFamily, CommandInput, Io } from "../command.ts";
+import type { Command, CommandFamily, CommandInput } from "../command.ts";
 import { cliErrors } from "../errors.ts";
 import { exitCodes } from "../exit-codes.ts";
+import { stopSignal } from "../stop-signal.ts";
 
 const start: Command = {
   name: "start",
@@ -81,22 +82,6 @@ async function printFrom(
     }
     if (page.next === undefined) return last;
   }
-}
-
-function stopSignal(io: Io) {
-  let isAsked = false;
-  let listener: () => void = () => undefined;
-  const asked = new Promise<void>((resolve) => {
-    listener = () => {
-      isAsked = true;
-      resolve();
-    };
-  });
-  for (const signal of ["SIGINT", "SIGTERM"] as const) io.signals.on(signal, listener);
-  const remove = (): void => {
-    for (const signal of ["SIGINT", "SIGTERM"] as const) io.signals.off(signal, listener);
-  };
-  return { asked, remove, isAsked: () => isAsked };
 }
 
 /** One line, or one JSON object a line for programs. */

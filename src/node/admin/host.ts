@@ -120,7 +120,8 @@ export class NodeView implements AdminHost, Viewed {
   }
 
   alarms(): readonly Alarm[] {
-    const { running, ready } = { running: this.#running, ready: this.#ready };
+    const running = this.#running;
+    const ready = this.#ready;
     if (running === undefined || ready === undefined) return [];
     const nowMs = this.clock.wallUs() / 1000;
     return [...running.operator.alarms(), ...certificateAlarms(ready.certificates(), nowMs)];

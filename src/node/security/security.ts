@@ -120,8 +120,8 @@ export class Security {
       this.#components.logger.error("node.security_kept", { reason: toError(error).message });
       throw error;
     }
-    await this.#warnOfOpenFiles();
     this.#recheck();
+    await this.#warnOfOpenFiles();
     await this.certificates.look();
     this.certificates.demandGood();
   }

@@ -1,6 +1,6 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { type OperationName, operationNames, operations } from "../../../src/admin/contract.ts";
-import { sleep } from "../../../src/base/index.ts";
+import { replaceFile, sleep } from "../../../src/base/index.ts";
 import { storeErrors } from "../../../src/store/index.ts";
 import { type Ask, adminWorld } from "../../support/admin-world.ts";
 
@@ -498,4 +498,21 @@ describe("users and rules", () => {
       { name: "access.replaceRules", args: ["b"] },
     ]);
   });
+});
+
+test("who asks for the head of a stream leaves nothing open", async () => {
+  const { ask, tasks, disk, clock } = await adminWorld();
+  const bytes = 1024 * 1024;
+  await clock.complete(replaceFile(disk, "admin/a.ndjson", Buffer.alloc(bytes)));
+  vi.spyOn(tasks, "exported").mockReturnValue({ path: "admin/a.ndjson", bytes });
+  const heads: number[] = [];
+  for (let each = 0; each < 33; each++) {
+    heads.push((await ask(api("/events"), { method: "HEAD" })).status);
+    const { status, headers } = await ask(api("/tasks/export-1/export"), { method: "HEAD" });
+    expect(headers.get("content-length")).toBe(String(bytes));
+    heads.push(status);
+  }
+  expect(heads.filter((status) => status !== 200)).toEqual([]);
+  const whole = await clock.complete(ask(api("/tasks/export-1/export")));
+  expect(whole.text).toHaveLength(bytes);
 });

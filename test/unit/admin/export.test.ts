@@ -2,7 +2,14 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { Downloads } from "../../../src/admin/download.ts";
 import type { TaskStore } from "../../../src/admin/task-work.ts";
 import { Tasks } from "../../../src/admin/tasks.ts";
-import { readFile, SeededRandom, SimDisk, silentLogger, sleep } from "../../../src/base/index.ts";
+import {
+  type Disk,
+  readFile,
+  SeededRandom,
+  SimDisk,
+  silentLogger,
+  sleep,
+} from "../../../src/base/index.ts";
 import type { LocalStore } from "../../../src/store/index.ts";
 import { BrokerWorld } from "../../support/broker-world.ts";
 import { publishing } from "../../support/raw-mqtt.ts";
@@ -173,5 +180,25 @@ describe("an export", () => {
     const text = await clock.complete(new Response(again).text());
     expect(Buffer.byteLength(text)).toBe(bytes);
     await openOne();
+  });
+
+  test("whose file cannot be read any more gives its reader's place back", async () => {
+    const isOpen = { count: 0 };
+    const file = {
+      read: () => Promise.reject(new Error("EIO")),
+      close: async () => {
+        isOpen.count--;
+      },
+    };
+    const open = async () => {
+      isOpen.count++;
+      return file;
+    };
+    const downloads = new Downloads({ open } as unknown as Disk);
+    for (let each = 0; each < 5; each++) {
+      const stream = await downloads.open("exports/a", 100);
+      await expect(new Response(stream).text()).rejects.toThrow("EIO");
+    }
+    expect(isOpen.count).toBe(0);
   });
 });

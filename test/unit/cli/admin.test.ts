@@ -319,6 +319,15 @@ test("a trace prints what comes until it is stopped, and ends on the node too", 
   expect([both.code, both.error]).toEqual([2, expect.stringContaining("say what to watch")]);
 });
 
+test("an export to a file that is there leaves it, and begins no work", async () => {
+  const path = join(folder, "orders.ndjson");
+  writeFileSync(path, "mine");
+  const { code, error } = await run(["export", "#", "--out", path]);
+  expect([code, error]).toEqual([1, expect.stringContaining("it is there already")]);
+  expect(readFileSync(path, "utf8")).toBe("mine");
+  expect(world.tasks.list().map(({ kind }) => kind)).toEqual(["verify"]);
+});
+
 describe("health", () => {
   test("is 0 when ready, 1 with the reasons when not, 4 when nobody answers; no key is sent", async () => {
     const ready = await run(["health"]);
