@@ -120,8 +120,13 @@ export async function compactSlabs(
   await eachSlab("compact", places, options, async ({ log, generation }) => {
     const slab = await log.generations.slabOf(generation);
     if (slab === undefined) return;
-    bytesBefore += await log.generations.sizeOf(generation);
-    await slab.compact();
+    const endWalk = slab.beginWalk();
+    try {
+      bytesBefore += await log.generations.sizeOf(generation);
+      await slab.compact();
+    } finally {
+      endWalk();
+    }
     bytesAfter += await log.generations.sizeOf(generation);
   });
   return { slabs: places.length, bytesBefore, bytesAfter };

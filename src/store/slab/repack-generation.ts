@@ -4,6 +4,7 @@
 import { isCodedError } from "../../base/index.ts";
 import type { Generations } from "./generations.ts";
 import { layoutName } from "./layouts.ts";
+import type { LogSlab } from "./log-slab.ts";
 import type { OpenPack } from "./packs.ts";
 import { type RepackCounts, type RepackParts, repackGain, repackSlab } from "./repack.ts";
 
@@ -53,29 +54,42 @@ export async function repackGeneration(
   const { packs } = generations;
   const slab = await generations.slabOf(number);
   if (slab === undefined) return undefined;
-  const open = await packs.begin(number);
-  if (open === undefined) return undefined;
-  const isGone = (): boolean => generations.readable.every((each) => each.number !== number);
+  // What it has learned stays in memory from here on: the new slab takes it over.
   const endWalk = slab.beginWalk();
-  let counts: RepackCounts;
+  const isGone = (): boolean => generations.readable.every((each) => each.number !== number);
+  let counts: RepackCounts | undefined;
   try {
-    const done = await repackSlab(slab, open.stores, parts);
-    counts = done.counts;
-    if (!packs.done({ ...open, lts: slab.lts, proofs: done.proofs })) {
-      await giveUp(generations, open);
-      return undefined;
-    }
+    const open = await packs.begin(number);
+    if (open !== undefined) counts = await packInto(generations, slab, open, parts);
   } catch (error) {
-    await giveUp(generations, open);
     if (isGone() && isCodedError(error, "KV_CLOSED")) return undefined;
     if (isCodedError(error, "STORE_BLOCK_CORRUPT")) return undefined;
     throw error;
   } finally {
     endWalk();
   }
+  if (counts === undefined) return undefined;
   // One that was under way may have begun before.
   while (packs.isWaiting(number)) await parts.checkpoint();
   return isGone() ? undefined : counts;
+}
+
+/** Undefined when the generation has gone meanwhile. Nothing of the new slab stays unless it is done. */
+async function packInto(
+  generations: Generations,
+  slab: LogSlab,
+  open: OpenPack,
+  parts: RepackParts,
+): Promise<RepackCounts | undefined> {
+  try {
+    const { counts, proofs } = await repackSlab(slab, open.stores, parts);
+    if (generations.packs.done({ ...open, lts: slab.lts, proofs })) return counts;
+  } catch (error) {
+    await giveUp(generations, open);
+    throw error;
+  }
+  await giveUp(generations, open);
+  return undefined;
 }
 
 /** A folder that stays is an orphan of the next start; why the work ended counts for more. */

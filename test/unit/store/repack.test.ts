@@ -173,6 +173,43 @@ describe("packing a generation anew", () => {
     }
   });
 
+  test("what a slab has learned is not forgotten while it is packed, though others are read", async () => {
+    const m = oneShard(13, { openSlabsMax: 1, restingTriesBytesMax: 1 });
+    const { store } = await m.boot();
+    const soonUs = m.clock.wallUs() + 1_000_000;
+    await sparse(m, store, 9, { expiryUs: () => soonUs });
+    const values = await sparse(m, store, 9);
+    await m.clock.advance(10_000);
+    // No block is left of the first generation: nothing reads its topics anew with the next packing.
+    expect(await repack(m, store, { all: true })).toMatchObject({ ttvsExpired: 9 });
+    m.kv.inject({ on: "open", path: "g00000001p2", delayMs: 300 });
+    const packing = store.operator.repack({ all: true });
+    await m.clock.advance(100);
+    const { triesForgotten } = store.openSlabs.counters;
+    expect((await readAll(m, store)).values).toEqual(values);
+    expect(await m.clock.complete(packing)).toMatchObject({ slabs: 2, packed: 2 });
+    expect(store.openSlabs.counters.triesForgotten).toBeGreaterThan(triesForgotten);
+    expect((await readAll(m, store)).values).toEqual(values);
+  });
+
+  test("a slab that is compacted is replaced when that is done", async () => {
+    const m = oneShard(14);
+    const { store } = await m.boot();
+    const values = await sparse(m, store, 30);
+    const packing = store.operator.repack();
+    let compacting: Promise<unknown> | undefined;
+    m.onPhase = (name) => {
+      if (name !== "repack.synced" || compacting !== undefined) return;
+      m.kv.inject({ on: "read", path: "g00000001/blocks", delayMs: 5_000 });
+      compacting = store.operator.compact();
+    };
+    expect(await m.clock.complete(packing)).toMatchObject({ packed: 1 });
+    await m.clock.complete(compacting!, 60_000);
+    await m.clock.advance(100);
+    expect(folders(m)).toEqual(["g00000001p1", "g00000002"]);
+    expect((await readAll(m, store)).values).toEqual(values);
+  });
+
   test("a store that closes in the middle of it leaves nothing open", async () => {
     for (const [step, phase] of ["repack.begun", "repack.window", "repack.synced"].entries()) {
       const m = oneShard(60 + step);
@@ -197,7 +234,6 @@ describe("packing a generation anew", () => {
     const m = oneShard(8);
     const { store } = await m.boot();
     const soonUs = m.clock.wallUs() + 1_000_000;
-    // Stream t/0, t/1 and t/2 share a block each; the first 45 messages expire.
     await sparse(m, store, 90, { expiryUs: (n) => (n < 60 ? soonUs : 0) });
     await m.clock.advance(10_000);
     const report = await repack(m, store);
