@@ -41,7 +41,7 @@ export type RepackCounts = {
 
 /** Windows of the old slab become one until it has so many TTVs, … */
 const windowTtvsMin = 65_536;
-/** … and so many for each of its streams, … */
+/** … and so many for each stream in it, … */
 const streamTtvsMin = 128;
 /** … or so many blocks: their rows are in memory. */
 const windowRowsMax = 200_000;
@@ -235,6 +235,7 @@ async function* mergedWindows(windows: AsyncIterable<Window>): AsyncGenerator<Wi
     yield { untilUs, rows };
     rows = [];
     ttvs = 0;
+    streams.clear();
   }
   if (rows.length > 0) yield { untilUs, rows };
 }
