@@ -6,7 +6,7 @@
 // said in the log. A shard whose log begins with its first entry had no checkpoint yet: it is
 // replayed, and nothing is made up.
 
-import { ByteReader, joinPath } from "../base/index.ts";
+import { ByteReader, joinPath, toError } from "../base/index.ts";
 import { isDamage } from "./damage-codes.ts";
 import type { DurableKv } from "./durable-kv.ts";
 import { decodeMapValue } from "./map/value.ts";
@@ -15,7 +15,7 @@ import type { ShardLog } from "./shard-log.ts";
 import { firstCheckpoint, type RecoveryPoint, type ShardStore } from "./shard-store.ts";
 import { type FoundSlab, lookIntoSlab, tableOfSlabs } from "./slab/found-slabs.ts";
 import { tableRows } from "./slab/generation-rows.ts";
-import { parseFolderName, type SlabName } from "./slab/slab-name.ts";
+import { folderName, parseFolderName, type SlabName } from "./slab/slab-name.ts";
 
 export type RebuildParts = MendParts & {
   /** Folder of the shard. */
@@ -122,8 +122,8 @@ async function lookIntoSlabs(names: readonly SlabName[], parts: RebuildParts) {
       found.push(await lookIntoSlab(name, parts.dir, parts));
     } catch (error) {
       if (!isDamage(error)) throw error;
-      const path = joinPath(parts.dir, String(name.number));
-      parts.logger.error("store.slab_lost", { slab: path, reason: (error as Error).message });
+      const slab = joinPath(parts.dir, folderName(name));
+      parts.logger.error("store.slab_lost", { slab, reason: toError(error).message });
     }
   }
   return found;
