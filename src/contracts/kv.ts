@@ -256,6 +256,19 @@ function addRangeRules(rule: AddKvRule): void {
     deepEqual(await names(kv, {}), []);
   });
 
+  rule("compact changes nothing that can be read", async (kv) => {
+    const batch = kv.batch();
+    for (let at = 0; at < 1000; at++) batch.put(key(String(at).padStart(5, "0")), key("value"));
+    await batch.write();
+    await put(kv, { "00007": "new" });
+    await kv.clear({ gte: key("00010"), lt: key("00990") });
+    const before = await all(kv, {});
+    await kv.compact();
+    deepEqual(await all(kv, {}), before);
+    equal(await text(kv, "00007"), "new");
+    equal(await text(kv, "00500"), undefined);
+  });
+
   rule("approximateBytes is zero where nothing is and never negative", async (kv) => {
     equal(await kv.approximateBytes({ gte: key("a"), lt: key("b") }), 0);
     await put(kv, { a: "1" });
