@@ -74,7 +74,7 @@ export async function repackGeneration(
   return isGone() ? undefined : counts;
 }
 
-/** Undefined when the generation has gone meanwhile. Nothing of the new slab stays unless it is done. */
+/** Undefined when the generation has gone meanwhile. What is not done leaves nothing behind. */
 async function packInto(
   generations: Generations,
   slab: LogSlab,
