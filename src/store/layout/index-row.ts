@@ -30,6 +30,14 @@ export function gapOf({ sizeBytes }: BlockRow): MissingReason | undefined {
   return sizeBytes === gapSizes.expired ? "expired" : undefined;
 }
 
+/**
+ * From where on a reader meets it. What is gone is passed at its end, wherever it lay: who stops on the
+ * way there is told once all the same.
+ */
+export function metAtUs(row: BlockRow): number {
+  return gapOf(row) === undefined ? row.firstTimeUs : row.lastTimeUs;
+}
+
 /** A sealed block ready to be written: its value, and the row that points to it. */
 export type BlockWrite = { readonly row: BlockRow; readonly value: Buffer };
 

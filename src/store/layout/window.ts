@@ -7,7 +7,7 @@
 
 import { ByteReader, ByteWriter } from "../../base/index.ts";
 import { checkRowVersion, readRow, rowCorrupt } from "../rows.ts";
-import type { BlockRow } from "./index-row.ts";
+import { type BlockRow, metAtUs } from "./index-row.ts";
 
 /** Its rows have no summaries: who goes by windows wants whole streams. */
 export type Window = {
@@ -35,11 +35,11 @@ export function plainRow(row: BlockRow): BlockRow {
  * of all streams, those that are lost among them.
  */
 export function* windowsOf(rows: BlockRow[], blocksMin = windowBlocksMin): Generator<Window> {
-  rows.sort((a, b) => a.firstTimeUs - b.firstTimeUs);
+  rows.sort((a, b) => metAtUs(a) - metAtUs(b));
   let begin = 0;
   let untilUs = 0;
   for (const [at, row] of rows.entries()) {
-    if (row.firstTimeUs > untilUs && at - begin >= blocksMin) {
+    if (metAtUs(row) > untilUs && at - begin >= blocksMin) {
       yield { untilUs, rows: rows.slice(begin, at) };
       begin = at;
     }

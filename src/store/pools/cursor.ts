@@ -13,6 +13,7 @@ import type { MissingWant } from "../core/missing.ts";
 import type { Structure } from "../core/structure.ts";
 import { isDamage } from "../damage-codes.ts";
 import { toDeliverable } from "../deliverable.ts";
+import { metAtUs } from "../layout/index-row.ts";
 import { LostBatch } from "../layout/lost-batch.ts";
 import { mayMatch } from "../layout/summary.ts";
 import {
@@ -218,7 +219,7 @@ export class ShardCursor {
     afterUs: number,
   ): Promise<void> | undefined {
     if (ref === undefined) return undefined;
-    const firstUs = ref.kind === "memory" ? ref.batch.timeUs(0) : ref.row.firstTimeUs;
+    const firstUs = ref.kind === "memory" ? ref.batch.timeUs(0) : metAtUs(ref.row);
     if (firstUs > this.#untilUs) return undefined;
     if (ref.kind === "disk" && !blockMayMatch(head, ref)) {
       this.#parts.counters.blocksSkipped++;

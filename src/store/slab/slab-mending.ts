@@ -21,6 +21,7 @@ import {
   encodeBlockKey,
   encodeBlockRow,
   gapOf,
+  metAtUs,
   writeBlock,
 } from "../layout/index-row.ts";
 import { OpenBlock } from "../layout/open-block.ts";
@@ -334,22 +335,20 @@ function lostRows(
 }
 
 /**
- * As late as possible, so that every reader that has not passed all of the stream is told: which of
- * its TTVs are lost is not known.
+ * From the begin of the generation, since which of its TTVs are lost is not known; to as late as
+ * possible, so that every reader that has not passed all of the stream is told.
  */
 function freePlace(
   rows: readonly BlockRow[],
   { untilUs, generation }: MendTask,
 ): { firstTimeUs: number; lastTimeUs: number } {
   let lastTimeUs = untilUs;
-  let before = rows.length - 1;
-  for (; before >= 0; before--) {
-    const row = rows[before] as BlockRow;
+  for (let at = rows.length - 1; at >= 0; at--) {
+    const row = rows[at] as BlockRow;
     if (row.lastTimeUs < lastTimeUs) break;
-    lastTimeUs = row.firstTimeUs - 1;
+    lastTimeUs = metAtUs(row) - 1;
   }
-  const beginUs = (rows[before]?.lastTimeUs ?? generation.fromUs - 1) + 1;
-  return { firstTimeUs: Math.min(beginUs, lastTimeUs), lastTimeUs };
+  return { firstTimeUs: Math.min(generation.fromUs, lastTimeUs), lastTimeUs };
 }
 
 function sum(rows: readonly BlockRow[]): number {

@@ -166,6 +166,49 @@ describe("a slab", () => {
     }
   });
 
+  test("that lost a block and the row that led to it tells each reader once of a span it lay in", async () => {
+    const m = new StoreMachine({ seed: 10, store: { shards: 1 }, segmentBytes: 4096 });
+    let { store } = await m.boot();
+    const times: number[] = [];
+    for (let n = 0; n < 12; n++) {
+      times.push(await put(m, store, `t/${n % 2}`, `${n}`));
+      await m.clock.complete(store.checkpoint());
+    }
+    await m.clock.complete(store.rotate());
+    // The log goes on, and lets go of what it had of the first generation.
+    for (let n = 0; n < 20; n++) await put(m, store, "u", `later-${n}-${"x".repeat(500)}`);
+    await m.clock.complete(store.checkpoint());
+    await m.clock.advance(2_000);
+    m.kill();
+    const lostUs = times[4]!;
+    const lost = Buffer.alloc(8);
+    lost.writeBigUInt64BE(BigInt(lostUs));
+    for (const name of ["blocks", "index"]) {
+      m.kv.hollow(`${shardDir(m)}/g00000001/${name}`, (key) => !key.includes(lost));
+    }
+    for (let start = 0; start < 2; start++) {
+      ({ store } = await m.boot());
+      const reader = await readAll(m, store);
+      expect(reader.values).toHaveLength(31);
+      expect(reader.missedReports).toMatchObject([{ count: 1, reason: "damaged" }]);
+      expect(reader.missedReports[0]!.fromUs).toBeLessThan(lostUs);
+      expect(reader.missedReports[0]!.toUs).toBeGreaterThanOrEqual(lostUs);
+      // Whoever goes on in the middle of the span is told there or here, not twice.
+      for (const room of [1, 3, 7, 10]) {
+        const first = new Reader(store, ["#"], new Map(), { room });
+        await m.clock.advance(100);
+        first.subscriber.close();
+        const shard = store.logShards[0]!;
+        const rest = await readAll(m, store, first.subscriber.position(shard));
+        expect([...first.values, ...rest.values]).toEqual(reader.values);
+        const told = [...first.missedReports, ...rest.missedReports];
+        expect(told.map(({ count }) => count)).toEqual([1]);
+      }
+      await m.clock.advance(5_000);
+      m.crash();
+    }
+  });
+
   test("that is written to is mended from the log, and loses no word of what is behind", async () => {
     for (const names of [["index"], ["blocks"], ["blocks", "index"]]) {
       for (const how of ["damage", "hollow"] as const) {
