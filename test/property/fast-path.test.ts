@@ -4,7 +4,7 @@
 import fc from "fast-check";
 import { expect, test, vi } from "vitest";
 import { PlainPackets } from "../../src/mqtt/core/plain-packets.ts";
-import type { Properties, Qos } from "../../src/mqtt/index.ts";
+import type { Packet, Properties, Qos } from "../../src/mqtt/index.ts";
 import { BrokerWorld } from "../support/broker-world.ts";
 import { publishing, type RawMqtt, subscribing } from "../support/raw-mqtt.ts";
 
@@ -13,7 +13,8 @@ type Sent = {
   readonly qos: Qos;
   readonly retain: boolean;
   readonly dup: boolean;
-  readonly expires: boolean;
+  /** Of MQTT 5 publishers. */
+  readonly properties: Properties;
   readonly sizeBytes: number;
 };
 
@@ -23,11 +24,19 @@ type Step = { readonly from: number; readonly acks: boolean; readonly sent: read
 const publishers = [{ level: 4 }, { level: 5 }, { level: 5 }] as const;
 
 const plain = fc.record({
-  topic: fc.constantFrom("a/1", "a/1", "a/1", "a/2", "own", "kept", "nobody"),
+  topic: fc.constantFrom("a/1", "a/1", "a/1", "a/2", "own", "kept", "no/body/there"),
   qos: fc.constantFrom<Qos>(0, 1, 1, 1, 1, 2),
   retain: fc.constantFrom(false, false, false, false, false, true),
   dup: fc.constantFrom(false, false, false, false, false, true),
-  expires: fc.constantFrom(false, false, false, false, false, true),
+  properties: fc.constantFrom<Properties>(
+    {},
+    {},
+    {},
+    {},
+    {},
+    { messageExpiryS: 9 },
+    { topicAlias: 1 },
+  ),
   sizeBytes: fc.constantFrom(0, 3, 3, 3, 200),
 });
 /** Repeats, so that there are runs. */
@@ -42,6 +51,23 @@ const step = fc.record({
 
 /** QoS 0 passes a full window, and whether an ack has made room just before is a matter of turns. */
 type Heard = Record<string, { unacked: string[]; acked: string[]; others: string[] }>;
+
+/** Clients that ack at once, or keep what they owe until they are told to. */
+function answering(clients: ReadonlyArray<RawMqtt | undefined>): (acks: boolean) => void {
+  const owed: Array<() => void> = [];
+  for (const client of clients) {
+    if (client === undefined) continue;
+    client.onPacket = (packet) => {
+      if (client.autoAck || packet.type !== "publish" || packet.qos === 0) return;
+      const { qos, packetId } = packet;
+      owed.push(() => void client.ack(qos === 1 ? "puback" : "pubrec", packetId));
+    };
+  }
+  return (acks) => {
+    for (const client of clients) if (client !== undefined) client.autoAck = acks;
+    if (acks) for (const ack of owed.splice(0)) ack();
+  };
+}
 
 async function play(steps: readonly Step[]): Promise<Heard> {
   const world = await BrokerWorld.start({
@@ -58,11 +84,11 @@ async function play(steps: readonly Step[]): Promise<Heard> {
     small: await world.connect("small", { properties: { maximumPacketSize: 100 } }),
   };
   clients.v4?.subscribe("a/+");
-  clients.v5?.say(subscribing(["a/1", "#"], { qos: 2 }, 1));
+  clients.v5?.say(subscribing(["a/1", "+/+", "+"], { qos: 2 }, 1));
   clients.named?.say(subscribing(["a/#"], {}, 1, { subscriptionIdentifiers: [7] }));
   clients.shared?.subscribe("$share/g/a/1");
   clients.durable?.subscribe("kept");
-  clients.small?.subscribe("#", { qos: 0, retainAsPublished: true });
+  clients.small?.subscribe("+/+", { qos: 0, retainAsPublished: true });
   for (const [index, fields] of publishers.entries()) {
     const name = `p${index}`;
     const client = await world.connect(name, { ...fields, cleanStart: true });
@@ -72,20 +98,16 @@ async function play(steps: readonly Step[]): Promise<Heard> {
   }
   await world.advance();
   let packetId = 1;
+  const answer = answering(["v4", "v5", "named", "shared", "durable"].map((name) => clients[name]));
   for (const [number, { from, acks, sent }] of steps.entries()) {
     const publisher = clients[`p${from}`] as RawMqtt;
-    for (const name of ["v4", "v5", "named", "shared", "durable"]) {
-      (clients[name] as RawMqtt).autoAck = acks;
-    }
+    answer(acks);
     const packets = sent.map((one, index) => {
-      const { topic, qos, retain, expires, sizeBytes } = one;
-      const hasProperties = publishers[from]?.level === 5 && expires;
+      const { topic, qos, retain, sizeBytes } = one;
+      const properties = publishers[from]?.level === 5 ? one.properties : {};
       return publishing(topic, `${number}.${index}${"x".repeat(sizeBytes)}`, {
         ...{ qos, retain, dup: one.dup && qos > 0 },
-        ...{
-          id: qos === 0 ? 0 : packetId++,
-          properties: hasProperties ? { messageExpiryS: 9 } : {},
-        },
+        ...{ id: qos === 0 ? 0 : packetId++, properties },
       });
     });
     publisher.say(...packets);
@@ -93,7 +115,9 @@ async function play(steps: readonly Step[]): Promise<Heard> {
   }
   const heard: Heard = {};
   for (const [name, client] of Object.entries(clients)) {
-    const lines = client.take();
+    const told = client.take();
+    const packets = client.packets.slice(-told.length);
+    const lines = told.map((line, index) => `${line} ${propertiesOf(packets[index])}`);
     const isPublish = (line: string): boolean => line.startsWith("publish ");
     const isAcked = (line: string): boolean => / q[12] /.test(line);
     const publishes = lines.filter(isPublish);
@@ -105,6 +129,10 @@ async function play(steps: readonly Step[]): Promise<Heard> {
   }
   await world.clock.complete(world.broker.close());
   return heard;
+}
+
+function propertiesOf(packet: Packet | undefined): string {
+  return packet !== undefined && "properties" in packet ? JSON.stringify(packet.properties) : "";
 }
 
 test("random traffic is answered and delivered alike, in runs and one by one", {
