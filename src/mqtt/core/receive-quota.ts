@@ -35,8 +35,9 @@ export class ReceiveQuota {
     return true;
   }
 
+  /** Nothing where nothing counts: before MQTT 5. */
   releaseQos1(): void {
-    this.#qos1Count--;
+    if (this.#qos1Count > 0) this.#qos1Count--;
   }
 
   /** A PUBREC refused it. */

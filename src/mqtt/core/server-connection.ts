@@ -35,7 +35,7 @@ import {
   reason,
 } from "../codec/reasons.ts";
 import { mqttErrors, protocolError, quotaExceeded, reasonCodeOf } from "../errors.ts";
-import { AckQueue, type AckToken } from "./ack-queue.ts";
+import type { AckToken } from "./ack-queue.ts";
 import { AuthExchange } from "./auth-exchange.ts";
 import {
   connackProperties,
@@ -49,10 +49,10 @@ import {
 } from "./handshake.ts";
 import { HeldBytes } from "./held-bytes.ts";
 import { KeepAlive } from "./keep-alive.ts";
+import { OwedAcks } from "./owed-acks.ts";
 import { ackFirst, PacketSender, type SendOptions, type SendResult } from "./packet-sender.ts";
 import { type PlainOwner, PlainPackets } from "./plain-packets.ts";
 import { PublishIntake } from "./publish-intake.ts";
-import { ReceiveQuota } from "./receive-quota.ts";
 import type {
   ConnectAnswer,
   ConnectionEnd,
@@ -64,9 +64,6 @@ import type {
 /** `deciding`: CONNECT has come and waits for its answer. */
 export type ConnectionState = "opening" | "deciding" | "connected" | "ended";
 
-const failureMin = 0x80;
-/** Stands in the queue of acks for a PUBCOMP that frees a slot of Receive Maximum. */
-const pubcompThatFrees = ackFirst.pubcomp | 1;
 const noLimits = {
   version: 4,
   maxPacketSize: Number.POSITIVE_INFINITY,
@@ -80,8 +77,7 @@ export class ServerConnection implements PlainOwner {
   readonly #sender: PacketSender;
   readonly #framer: PacketFramer;
   readonly #plain: PlainPackets;
-  readonly #acks: AckQueue;
-  readonly #quota: ReceiveQuota;
+  readonly #acks: OwedAcks;
   readonly #keepAlive = new KeepAlive();
   readonly #auth = new AuthExchange();
   readonly #held: HeldBytes;
@@ -109,11 +105,10 @@ export class ServerConnection implements PlainOwner {
     this.#events = events;
     this.#sender = new PacketSender(output, noLimits);
     this.#context = decodeContextOf(settings, undefined);
-    this.#acks = new AckQueue((first, packetId, reasonCode, properties) =>
-      this.#emitAck(first, packetId, reasonCode, properties),
+    this.#acks = new OwedAcks(settings.receiveMaximum, (first, packetId, reasonCode, properties) =>
+      this.#sendAck(first, packetId, reasonCode, properties),
     );
-    this.#quota = new ReceiveQuota(settings.receiveMaximum);
-    this.#intake = new PublishIntake(settings, this.#context, this.#quota);
+    this.#intake = new PublishIntake(settings, this.#context, this.#acks.quota);
     this.#held = new HeldBytes(settings.heldBytesMax);
     this.#nowMs = nowMs;
     this.#handshakeDeadlineMs = nowMs + settings.connectTimeoutMs;
@@ -160,7 +155,7 @@ export class ServerConnection implements PlainOwner {
    * of yours.
    */
   get acksOwed(): number {
-    return this.#acks.length;
+    return this.#acks.count;
   }
 
   /** False while what comes could only be held back: stop reading the transport. */
@@ -282,7 +277,7 @@ export class ServerConnection implements PlainOwner {
 
   /** Acks a whole run at once. REQUIRES: no ack is owed for what came before it. */
   ackRun({ packetIds, count }: PublishRun, reasonCode: ReasonCode): void {
-    assert(this.#acks.length === 0, "a run is acked before what came earlier");
+    assert(this.#acks.count === 0, "a run is acked before what came earlier");
     if (this.#state === "ended") return;
     if (!this.#sender.sendPubacks(packetIds, count, reasonCode)) this.#endTooSmall();
   }
@@ -323,10 +318,7 @@ export class ServerConnection implements PlainOwner {
 
   /** REQUIRES: in the order of the PUBRECs (4.6.0-4). */
   sendPubrel(packetId: number, reasonCode: ReasonCode = reason.success): void {
-    if (this.#state === "ended") return;
-    if (!this.#sender.sendAck(ackFirst.pubrel, packetId, reasonCode, noProperties)) {
-      this.#endTooSmall();
-    }
+    this.#sendAck(ackFirst.pubrel, packetId, reasonCode, noProperties);
   }
 
   /** Ends the connection: MQTT 5 clients are told why, others find it closed. */
@@ -364,7 +356,7 @@ export class ServerConnection implements PlainOwner {
 
   mayTakeRun(qos: 0 | 1): boolean {
     if (qos === 0) return true;
-    return this.#settings.maximumQos > 0 && (this.version !== 5 || this.#quota.hasRoom);
+    return this.#settings.maximumQos > 0 && (this.version !== 5 || this.#acks.quota.hasRoom);
   }
 
   /** Returns false when nothing more of the chunk may be read now. */
@@ -397,8 +389,7 @@ export class ServerConnection implements PlainOwner {
       return;
     }
     const { qos, packetId } = publish;
-    const first = qos === 1 ? ackFirst.puback : ackFirst.pubrec;
-    this.#events.onPublish(publish, qos === 0 ? 0 : this.#acks.push(first, packetId));
+    this.#events.onPublish(publish, qos === 0 ? 0 : this.#acks.ofPublish(qos, packetId));
   }
 
   #onPacket(bytes: Buffer, start: number, bodyStart: number, end: number): void {
@@ -417,7 +408,7 @@ export class ServerConnection implements PlainOwner {
   #onConnect(packet: ConnectPacket): void {
     this.#connect = packet;
     this.#context = decodeContextOf(this.#settings, packet);
-    this.#intake = new PublishIntake(this.#settings, this.#context, this.#quota);
+    this.#intake = new PublishIntake(this.#settings, this.#context, this.#acks.quota);
     this.#sender.setLimits(peerLimitsOf(packet, this.#settings));
     this.#handshakeDeadlineMs = undefined;
     this.#state = "deciding";
@@ -442,9 +433,7 @@ export class ServerConnection implements PlainOwner {
         this.#events.onPubrec(packet.packetId, packet.reasonCode);
         return;
       case "pubrel": {
-        const frees = this.#quota.beginRelease(packet.packetId);
-        const first = frees ? pubcompThatFrees : ackFirst.pubcomp;
-        const token = this.#acks.push(first, packet.packetId);
+        const token = this.#acks.ofPubrel(packet.packetId);
         this.#events.onPubrel(packet.packetId, packet.reasonCode, token);
         return;
       }
@@ -512,18 +501,9 @@ export class ServerConnection implements PlainOwner {
     if (!this.#sender.send(packet)) this.#endTooSmall();
   }
 
-  #emitAck(first: number, packetId: number, reasonCode: ReasonCode, properties: Properties): void {
-    // Counted before it is written: the client may use its quota as soon as it has the ack.
-    if (first === ackFirst.puback) {
-      if (this.version === 5) this.#quota.releaseQos1();
-    } else if (first === pubcompThatFrees) {
-      this.#quota.endRelease();
-    } else if (first === ackFirst.pubrec && reasonCode >= failureMin) {
-      this.#quota.releaseQos2(packetId);
-    }
+  #sendAck(first: number, packetId: number, reasonCode: ReasonCode, properties: Properties): void {
     if (this.#state === "ended") return;
-    const sent = first === pubcompThatFrees ? ackFirst.pubcomp : first;
-    if (!this.#sender.sendAck(sent, packetId, reasonCode, properties)) this.#endTooSmall();
+    if (!this.#sender.sendAck(first, packetId, reasonCode, properties)) this.#endTooSmall();
   }
 
   /** The client's Maximum Packet Size leaves no room for what must be said. */
