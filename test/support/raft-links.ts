@@ -3,14 +3,14 @@
 
 import { spawnSync } from "node:child_process";
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
-
-export type Address = { readonly host: string; readonly port: number };
+import { join } from "node:path";
+import type { ListenAddress } from "../../src/base/index.ts";
 
 export interface Links {
   /** Where `node` listens. */
-  listen(node: number): Address;
+  listen(node: number): ListenAddress;
   /** Where `from` finds `to`. */
-  address(from: number, to: number): Address;
+  address(from: number, to: number): ListenAddress;
   /** What the process of `node` is started with, before the program. */
   command(node: number): readonly string[];
   /** Nothing arrives from `from` at `to` any more. */
@@ -26,13 +26,13 @@ class LinkProxy {
   readonly #sockets = new Set<Socket>();
   #server: Server | undefined;
 
-  async open(targetPort: number): Promise<void> {
+  async open(target: string): Promise<void> {
     this.#server = createServer((from) => {
       if (this.isCut) {
         from.destroy();
         return;
       }
-      const to = connect(targetPort, "127.0.0.1");
+      const to = connect(target);
       for (const socket of [from, to]) {
         this.#sockets.add(socket);
         socket.on("error", () => socket.destroy());
@@ -61,38 +61,37 @@ class LinkProxy {
   }
 }
 
-export async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
-
+/**
+ * Nodes listen on sockets in a folder, and only the proxies on ports, which they hold from here on: a
+ * port that is found free and let go may be given to a proxy before its node listens.
+ */
 export class ProxyLinks implements Links {
-  readonly #ports = new Map<number, number>();
+  readonly #folder: string;
   readonly #proxies = new Map<string, LinkProxy>();
 
-  static async open(count: number): Promise<ProxyLinks> {
-    const links = new ProxyLinks();
+  private constructor(folder: string) {
+    this.#folder = folder;
+  }
+
+  static async open(folder: string, count: number): Promise<ProxyLinks> {
+    const links = new ProxyLinks(folder);
     const ids = Array.from({ length: count }, (_, place) => place + 1);
-    for (const node of ids) links.#ports.set(node, await freePort());
     for (const from of ids) {
       for (const to of ids) {
         if (from === to) continue;
         const proxy = new LinkProxy();
-        await proxy.open(links.listen(to).port);
+        await proxy.open(links.#socket(to));
         links.#proxies.set(`${from}>${to}`, proxy);
       }
     }
     return links;
   }
 
-  listen(node: number): Address {
-    return { host: "127.0.0.1", port: this.#ports.get(node) as number };
+  listen(node: number): ListenAddress {
+    return { path: this.#socket(node) };
   }
 
-  address(from: number, to: number): Address {
+  address(from: number, to: number): ListenAddress {
     const proxy = this.#proxies.get(`${from}>${to}`);
     return proxy === undefined ? this.listen(to) : { host: "127.0.0.1", port: proxy.port };
   }
@@ -111,6 +110,10 @@ export class ProxyLinks implements Links {
 
   close(): void {
     for (const proxy of this.#proxies.values()) proxy.close();
+  }
+
+  #socket(node: number): string {
+    return join(this.#folder, `node${node}`);
   }
 }
 
@@ -140,11 +143,11 @@ export class NamespaceLinks implements Links {
     this.#nodes = Array.from({ length: count }, (_, place) => place + 1);
   }
 
-  listen(node: number): Address {
+  listen(node: number): ListenAddress {
     return { host: `10.77.0.${node}`, port: 7000 };
   }
 
-  address(_from: number, to: number): Address {
+  address(_from: number, to: number): ListenAddress {
     return this.listen(to);
   }
 

@@ -135,8 +135,8 @@ export class KvCluster {
     count: number,
     given: { readonly dirOf?: (node: number) => string; readonly links?: Links } = {},
   ): Promise<KvCluster> {
-    const { dirOf = (node) => join(folder, `n${node}`), links = await ProxyLinks.open(count) } =
-      given;
+    const { dirOf = (node) => join(folder, `n${node}`) } = given;
+    const links = given.links ?? (await ProxyLinks.open(folder, count));
     const cluster = new KvCluster(links);
     const ids = Array.from({ length: count }, (_, place) => place + 1);
     for (const node of ids) {
@@ -228,11 +228,18 @@ export class KvCluster {
             history.push({ kind: "read", value, begin, end: performance.now() });
             break;
           }
-          if (begin > endMs) throw new Error(`node ${node.node} does not answer:\n${node.stderr}`);
+          if (begin > endMs) throw new Error(`node ${node.node} does not answer:\n${this.#told()}`);
           await sleep(100);
         }
       }
     }
+  }
+
+  /** What all nodes said: why one does not answer is often seen at another. */
+  #told(): string {
+    return this.nodes
+      .map(({ node, isUp, stderr }) => `node ${node}, ${isUp ? "up" : "ended"}:\n${stderr}`)
+      .join("\n");
   }
 
   /** Times without an acknowledged write, longest first. */
