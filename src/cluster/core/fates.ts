@@ -15,6 +15,8 @@ export class Fates {
   readonly #tell: (id: number, fate: Fate) => void;
   /** By the index at which each was proposed, in the order of the indexes. */
   readonly #open = new Map<number, Open>();
+  /** At which the last one was proposed. */
+  #lastIndex = 0;
 
   constructor(openMax: number, tell: (id: number, fate: Fate) => void) {
     this.#openMax = openMax;
@@ -32,9 +34,8 @@ export class Fates {
 
   /** It is in the log of this leader. One that stood there before was cut off here, not elsewhere. */
   proposed(id: number, index: number, term: number): void {
-    for (const [at, { id: lost }] of this.#open) {
-      if (at >= index) this.#end(at, lost, "unknown");
-    }
+    if (index <= this.#lastIndex) this.#cutFrom(index);
+    this.#lastIndex = index;
     this.#open.set(index, { id, term });
   }
 
@@ -49,7 +50,8 @@ export class Fates {
   /** A snapshot took the place of all entries up to `index`. */
   passedOver(index: number): void {
     for (const [at, { id }] of this.#open) {
-      if (at <= index) this.#end(at, id, "unknown");
+      if (at > index) break;
+      this.#end(at, id, "unknown");
     }
   }
 
@@ -66,6 +68,12 @@ export class Fates {
   /** The node stops. */
   end(): void {
     for (const [at, { id }] of this.#open) this.#end(at, id, "unknown");
+  }
+
+  #cutFrom(index: number): void {
+    for (const [at, { id }] of this.#open) {
+      if (at >= index) this.#end(at, id, "unknown");
+    }
   }
 
   #end(index: number, id: number, fate: Fate): void {
