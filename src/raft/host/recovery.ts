@@ -7,8 +7,7 @@
 // speak, and watchers see by the epoch that times may have been lost. Entries that are not known
 // to be committed are kept: whatever was acknowledged and is here is among them.
 
-import type { Disk } from "../../base/index.ts";
-import { joinPath } from "../../base/index.ts";
+import { type Disk, joinPath } from "../../base/index.ts";
 import type { WriteAheadLog } from "../../log/index.ts";
 import { encodeEntryPayload } from "../codec.ts";
 import { createConfiguration, isVoter } from "../core/membership.ts";
