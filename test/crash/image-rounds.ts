@@ -18,6 +18,7 @@ import {
   reconnectTraffic,
   startLoad,
   type Traffic,
+  waitDelivered,
 } from "./traffic.ts";
 
 export type RecordedRun = {
@@ -96,7 +97,8 @@ export type ImageOptions = {
   readonly scratch: string;
   readonly namesModel: (folder: string) => NamesModel;
   readonly start: (dataDir: string) => Promise<BrokerProcess>;
-  readonly drainedWithinMs?: number;
+  /** What is owed is missing when nothing of it has come for so long. */
+  readonly stillMs?: number;
   /** Stops when so many images failed. Default: goes through all. */
   readonly failuresMax?: number;
 };
@@ -144,28 +146,22 @@ async function checkImage(
     for (const client of clients) {
       if (!(await client.connect(broker.port))) return `${client.clientId}: its session is gone`;
     }
-    const withinMs = options.drainedWithinMs ?? 5000;
-    await waitQuiet(oracle, [...names], withinMs, owedBeforeNs);
+    const stillMs = options.stillMs ?? 5000;
+    const missing = await waitDelivered(oracle, [...names], stillMs, owedBeforeNs);
     const report = oracle.check(owedBeforeNs);
-    return report.faults.length === 0 ? undefined : `${formatReport(report)}\n${broker.output()}`;
+    if (report.faults.length === 0) return undefined;
+    // Lost, or held back by a delivery that stands still: a new connection shows which.
+    for (const client of clients) {
+      await client.end();
+      await client.connect(broker.port);
+    }
+    const lost = await waitDelivered(oracle, [...names], stillMs, owedBeforeNs);
+    const late = `${missing.length - lost.length} of ${missing.length} came on a new connection`;
+    return [formatReport(report), late, broker.output()].join("\n");
   } catch (error) {
     return `${String(error)}\n${broker.output()}`;
   } finally {
     for (const client of clients) await client.end();
     await broker.kill();
-  }
-}
-
-/** Waits until all that is owed has come, or the time is over: the oracle then says what is missing. */
-async function waitQuiet(
-  oracle: DeliveryOracle,
-  names: readonly string[],
-  withinMs: number,
-  owedBeforeNs: bigint,
-): Promise<void> {
-  const deadline = performance.now() + withinMs;
-  const isOwed = () => names.some((name) => oracle.missing(name, owedBeforeNs).length > 0);
-  while (isOwed() && performance.now() < deadline) {
-    await new Promise((resolve) => setTimeout(resolve, 10));
   }
 }

@@ -110,7 +110,7 @@ test.each(seeds)(
         scratch,
         namesModel,
         start: (dataDir) => startBroker({ dataDir, args, env }),
-        drainedWithinMs: 20_000,
+        stillMs: 20_000,
       });
       const { ackedCount } = run.oracle;
       const said = `${imagesPerRun} of a record of ${run.operations.length} operations`;
@@ -138,7 +138,7 @@ test(
         scratch,
         namesModel,
         start: (dataDir) => startBroker({ dataDir, args, env }),
-        drainedWithinMs: 1500,
+        stillMs: 1500,
         failuresMax: 8,
       });
       expect(failures.join("\n")).toMatch(/loss: [1-9]|session is gone/);

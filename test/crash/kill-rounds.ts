@@ -31,7 +31,7 @@ export type KillOptions = {
   readonly aims?: ReadonlyArray<KillAim | undefined>;
   /** How old before the kill a QoS 1 delivery may be that is repeated. Default 1 s. */
   readonly repeatAgeMsMax?: number;
-  readonly deliveredWithinMs?: number;
+  readonly stillMs?: number;
   /** Command that repeats the run, for the text of a failure. */
   readonly repeat?: string;
 };
@@ -130,7 +130,11 @@ class KillRun {
     await this.#restart(round);
     await load.finish();
     const names = this.#traffic.subscribers.map(({ client }) => client.clientId);
-    await waitDelivered(this.#oracle, names, this.#options.deliveredWithinMs ?? 20_000);
+    const missing = await waitDelivered(this.#oracle, names, this.#options.stillMs ?? 20_000);
+    if (missing.length > 0) {
+      const first = missing.slice(0, 5).map((line) => `  ${line}`);
+      throw new Error([`${missing.length} acked messages not delivered`, ...first].join("\n"));
+    }
     this.#judge(killedAtNs);
     for (const { client, life } of this.#traffic.subscribers) {
       if (life === "offline") await client.disconnect();

@@ -25,7 +25,7 @@ const killRounds = (scratch: string, fault: string, rounds: number) =>
     rounds,
     ackedPerRound: 300,
     seed: 7,
-    deliveredWithinMs: fault === "" ? soundWithinMs : 3000,
+    stillMs: fault === "" ? soundWithinMs : 3000,
   });
 
 async function imageFailures(scratch: string, fault: string, count: number): Promise<string[]> {
@@ -43,7 +43,7 @@ async function imageFailures(scratch: string, fault: string, count: number): Pro
     scratch,
     namesModel: () => "strict",
     start: (folder) => startBroker({ main, dataDir: folder }),
-    drainedWithinMs: fault === "" ? soundWithinMs : 1500,
+    stillMs: fault === "" ? soundWithinMs : 1500,
     // Not every cut falls where the fault shows. The first image that does is enough.
     ...(fault !== "" && { failuresMax: 1 }),
   });
@@ -60,7 +60,8 @@ describe("kill rounds", () => {
   });
 
   test.each([
-    ["ack-unwritten", /acked messages not delivered|loss: [1-9]/],
+    // Where no message was under way at the kill, what had been sent is sent again without DUP.
+    ["ack-unwritten", /acked messages not delivered|(loss|duplicate): [1-9]/],
     ["no-dup", /duplicate: [1-9]/],
     ["twice", /duplicate: [1-9]/],
   ])("find a broker with the fault %s", async (fault, said) => {
