@@ -26,8 +26,12 @@ import { fileURLToPath } from "node:url";
 const root = fileURLToPath(new URL("..", import.meta.url));
 const coreFiles = readdirSync(join(root, "dist/raft/core")).filter((name) => name.endsWith(".js"));
 const killedShareMin = 0.95;
-/** A mutant that loops for ever, or fills the memory, counts as noticed. */
-const checkMsMax = 60_000;
+/** A mutant that loops for ever, or fills the memory, counts as noticed, and is named. */
+const checkMsMin = 60_000;
+/** How much longer than the intact code, which a busy machine slows down as well. */
+const slowdownMax = 5;
+const intactMsMax = 600_000;
+let checkMsMax = intactMsMax;
 const heapMibMax = 512;
 /** Seeds run before the unit tests, which cost a process; the others come last. */
 const seedsFirst = 60;
@@ -148,13 +152,18 @@ async function runAll(mutants, { seeds, jobs }) {
   const survivors = [];
   const noticed = {};
   let done = 0;
+  const judgeIn = (own, checker) => (mutant) =>
+    mutant.isHost ? judgeHost(own, mutant) : judgeCore(checker, own, { mutant, seeds });
+  const intact = join(folder, "intact");
+  copyTree(intact);
+  const intactChecker = new Checker();
+  await checkIntact(mutants, judgeIn(intact, intactChecker));
+  intactChecker.end();
   const runner = async (job) => {
     const own = join(folder, String(job));
     copyTree(own);
     const checker = new Checker();
-    const judge = (mutant) =>
-      mutant.isHost ? judgeHost(own, mutant) : judgeCore(checker, own, { mutant, seeds });
-    if (job === 0) await checkIntact(judge);
+    const judge = judgeIn(own, checker);
     for (let mutant = queue.shift(); mutant !== undefined; mutant = queue.shift()) {
       const by = await judge(mutant);
       if (by === undefined) {
@@ -162,6 +171,7 @@ async function runAll(mutants, { seeds, jobs }) {
         console.log(`survived: ${mutant.name}`);
       } else {
         noticed[by] = (noticed[by] ?? 0) + 1;
+        if (by === hung) console.log(`hung: ${mutant.name}`);
       }
       if (++done % 50 === 0) console.log(`${done} of ${mutants.length}`);
     }
@@ -177,11 +187,24 @@ async function runAll(mutants, { seeds, jobs }) {
   return survivors;
 }
 
-async function checkIntact(judge) {
+/** The intact code must pass, and shows how long a check takes on this machine now. */
+async function checkIntact(mutants, judge) {
   const file = coreFiles[0];
   const text = readFileSync(join(root, "dist/raft/core", file), "utf8");
-  const by = await judge({ file, text });
-  if (by !== undefined) throw new Error(`the intact core does not pass (${by}): mend that first`);
+  const path = "src/raft/host/group.ts";
+  const probes = [
+    { isHost: false, file, text },
+    { isHost: true, path, text: readFileSync(join(root, path), "utf8") },
+  ];
+  let longestMs = 0;
+  for (const probe of probes) {
+    if (!mutants.some(({ isHost = false }) => isHost === probe.isHost)) continue;
+    const beginMs = performance.now();
+    const by = await judge(probe);
+    if (by !== undefined) throw new Error(`the intact code does not pass (${by}): mend that first`);
+    longestMs = Math.max(longestMs, performance.now() - beginMs);
+  }
+  checkMsMax = Math.max(checkMsMin, slowdownMax * longestMs);
 }
 
 /** What notices the mutant; undefined if nothing does. */
@@ -189,21 +212,27 @@ async function judgeCore(checker, folder, { mutant, seeds }) {
   const { file, text } = mutant;
   const first = await checker.check({ file, text, from: 1, to: Math.min(seedsFirst, seeds) });
   if (first !== undefined) return first;
-  if (!(await passesUnitTests(folder, mutant))) return "unit tests";
+  const units = await runUnitTests(folder, mutant);
+  if (units !== undefined) return units;
   return checker.check({ file, text, from: seedsFirst + 1, to: seeds });
 }
 
-async function judgeHost(folder, mutant) {
-  return (await passesHostTests(folder, mutant)) ? undefined : "host tests";
-}
+const hung = "hang or crash";
 
 /** A child that runs conversations and seeds on a core with one file replaced. */
 class Checker {
   #child;
   #checks = 0;
 
-  /** Resolves with what noticed it. A child that hangs or dies noticed it, too. */
-  check(request) {
+  /** Resolves with what noticed it. A fresh child that hangs or dies noticed it, too. */
+  async check(request) {
+    const isFresh = this.#child === undefined;
+    const by = await this.#ask(request);
+    // One that had checked others may have died of what they left behind.
+    return by === hung && !isFresh ? this.#ask(request) : by;
+  }
+
+  #ask(request) {
     this.#child ??= fork(fileURLToPath(new URL("raft-mutant-check.mjs", import.meta.url)), {
       execArgv: ["--experimental-vm-modules", `--max-old-space-size=${heapMibMax}`],
       stdio: ["ignore", "ignore", "ignore", "ipc"],
@@ -213,12 +242,12 @@ class Checker {
       const settle = (by) => {
         clearTimeout(timer);
         child.removeAllListeners();
-        if (by === "hang or crash" || ++this.#checks % checksMax === 0) this.end();
+        if (by === hung || ++this.#checks % checksMax === 0) this.end();
         resolve(by);
       };
-      const timer = setTimeout(() => settle("hang or crash"), checkMsMax);
+      const timer = setTimeout(() => settle(hung), checkMsMax);
       child.once("message", ({ by }) => settle(by));
-      child.once("exit", () => settle("hang or crash"));
+      child.once("exit", () => settle(hung));
       child.send(request);
     });
   }
@@ -230,31 +259,29 @@ class Checker {
 }
 
 // The unit tests import sources: a copy of them with the mutated file in the place of its source.
-async function passesUnitTests(folder, mutant) {
+async function runUnitTests(folder, mutant) {
   const source = join(folder, "src/raft/core", mutant.file.replace(/\.js$/, ".ts"));
   const intact = readFileSync(source, "utf8");
   writeFileSync(source, mutant.text.replace(/(from "[^"]+)\.js"/g, '$1.ts"'));
   const files = unitTests.map((name) => `test/unit/raft/${name}.test.ts`);
   const vitest = join(root, "node_modules/vitest/vitest.mjs");
-  const passed = await succeeds(
-    [vitest, "run", "--project", "unit", "--bail", "1", ...files],
-    folder,
-  );
+  const words = [vitest, "run", "--project", "unit", "--bail", "1", ...files];
+  const by = await run(words, { cwd: folder, name: "unit tests" });
   writeFileSync(source, intact);
-  return passed;
+  return by;
 }
 
 // Faults of host and log, by hand: seen by their unit tests.
-async function passesHostTests(folder, { path, text }) {
+async function judgeHost(folder, { path, text }) {
   const source = join(folder, path);
   const intact = readFileSync(source, "utf8");
   writeFileSync(source, text);
   const vitest = join(root, "node_modules/vitest/vitest.mjs");
   const files = path.startsWith("src/log") ? ["test/unit/log"] : [];
   const words = ["run", "--project", "unit", "--bail", "1", "test/unit/raft/host", ...files];
-  const passed = await succeeds([vitest, ...words], folder);
+  const by = await run([vitest, ...words], { cwd: folder, name: "host tests" });
   writeFileSync(source, intact);
-  return passed;
+  return by;
 }
 
 function hostFaults() {
@@ -279,11 +306,18 @@ function copyTree(tree) {
   symlinkSync(join(root, "node_modules"), join(tree, "node_modules"));
 }
 
-function succeeds(words, cwd) {
+/** Undefined when all pass. A run that takes too long, or fills the memory, hung. */
+function run(words, { cwd, name }) {
   return new Promise((resolve) => {
-    const options = { cwd, stdio: "ignore", timeout: checkMsMax, killSignal: "SIGKILL" };
     const limited = [`--max-old-space-size=${heapMibMax}`, ...words];
-    spawn(process.execPath, limited, options).once("exit", (code) => resolve(code === 0));
+    // A group of its own: its workers end with it.
+    const child = spawn(process.execPath, limited, { cwd, stdio: "ignore", detached: true });
+    const timer = setTimeout(() => process.kill(-child.pid, "SIGKILL"), checkMsMax);
+    child.once("exit", (code) => {
+      clearTimeout(timer);
+      const failed = code === null ? hung : name;
+      resolve(code === 0 ? undefined : failed);
+    });
   });
 }
 

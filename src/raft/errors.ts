@@ -169,6 +169,8 @@ export const raftErrors = defineErrors({
     code: "RAFT_PEER_REFUSED",
     kind: "invalid",
     message: "{address} refused the connection: {reason}",
-    help: "Compare cluster, site and release of both nodes.",
+    help:
+      "Compare cluster, site and release of both nodes. A copied or restored directory is no member: " +
+      "remove the member and join with an empty one.",
   },
 });

@@ -20,6 +20,7 @@ export {
   readIdentity,
   type Uuid,
 } from "./host/identity.ts";
+export { beginLife, type Life } from "./host/life.ts";
 export type { SnapshotChunk, SnapshotHead, SnapshotManifest } from "./host/manifest.ts";
 export type { Member } from "./host/members.ts";
 export { createMemorySnapshots } from "./host/memory-snapshots.ts";

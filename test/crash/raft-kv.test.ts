@@ -10,13 +10,15 @@ import { expect, test } from "vitest";
 import { SeededRandom } from "../../src/base/index.ts";
 import { findAnomaly } from "../../src/raft/index.ts";
 import { NamespaceLinks } from "../support/raft-links.ts";
-import { KvCluster, type KvNode, sleep } from "../support/raft-processes.ts";
+import { KvCluster, type KvNode, sleep, slowdownNow } from "../support/raft-processes.ts";
 import { withTemporaryFolder } from "../support/temporary-folder.ts";
 
 const seed = process.env.FLAGSTONE_SEED ?? "1";
 const faults = process.env.FLAGSTONE_LONG === "1" ? 40 : 7;
 /** With an election of 1 to 2 s, and clients that wait 3 s for an answer. */
 const failoverMsMax = 8_000;
+/** The limit leaves room for a machine that is this busy, and grows on one that is busier. */
+const slowdownMax = 2;
 
 class Tally {
   readonly #counts = new Map<string, number>();
@@ -99,11 +101,13 @@ async function besiege(
   const endMs = performance.now() + 60_000;
   while (cluster.acks.length < 10 && performance.now() < endMs) await sleep(50);
   const places = random.below(given.length);
+  const slowdowns: number[] = [];
   for (let fault = 0; fault < faults; fault++) {
     const leader = (await cluster.leader()) ?? (cluster.nodes[0] as KvNode);
     const victim = random.chance(0.6) ? leader : random.pick(cluster.nodes);
     const [name, strike] = given[(places + fault) % given.length] as (typeof strikes)[number];
     tally.note((await strike(cluster, victim, random)) ?? name);
+    slowdowns.push(slowdownNow());
     await sleep(random.between(500, 1_500));
   }
   isOver = true;
@@ -113,9 +117,12 @@ async function besiege(
   judge(cluster);
   const stalls = cluster.stallsMs();
   const late = stalls[Math.floor(stalls.length / 100)] ?? 0;
-  expect(late).toBeLessThan(failoverMsMax);
+  slowdowns.sort((one, other) => one - other);
+  const slowdown = slowdowns[Math.floor(slowdowns.length / 2)] ?? 1;
+  expect(late).toBeLessThan(failoverMsMax * Math.max(1, slowdown / slowdownMax));
   const longest = ((stalls[0] ?? 0) / 1000).toFixed(1);
-  return `${cluster.acks.length} writes acknowledged, ${stalls.length} stalls, longest ${longest} s; ${tally}`;
+  const written = `${cluster.acks.length} writes acknowledged, ${stalls.length} stalls`;
+  return `${written}, longest ${longest} s; ${tally}; ${slowdown.toFixed(1)} times slowed down`;
 }
 
 for (const size of [3, 5]) {

@@ -15,6 +15,21 @@ const program = fileURLToPath(new URL("../crash/programs/raft-kv.mjs", import.me
 export const sleep = (ms: number): Promise<void> =>
   new Promise((resolve) => setTimeout(resolve, ms));
 
+/** Work that is timed, in ms of a processor: long enough that others get their turn meanwhile. */
+const yardstickMs = 30;
+
+/** How much longer work takes on this machine now than on a processor of its own, 1 or more. */
+export function slowdownNow(): number {
+  const begin = performance.now();
+  const before = process.cpuUsage();
+  let usedMs = 0;
+  while (usedMs < yardstickMs) {
+    const { user, system } = process.cpuUsage(before);
+    usedMs = (user + system) / 1_000;
+  }
+  return Math.max(1, (performance.now() - begin) / usedMs);
+}
+
 /** A pause between two acknowledged writes that is worth a word: a fail-over, or nearly one. */
 const stallMs = 500;
 

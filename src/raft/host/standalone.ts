@@ -24,6 +24,7 @@ import { type Expected, formCluster } from "./forming.ts";
 import type { Group } from "./group.ts";
 import { openRaftHost, type RaftHost } from "./host.ts";
 import { formatRaftDir, type Identity, readIdentity, type Uuid } from "./identity.ts";
+import { beginLife, type Life } from "./life.ts";
 import { defaultHostSettings, type HostSettings, type StateMachine } from "./ports.ts";
 import { defaultStreamSettings, StreamTransport } from "./stream-transport.ts";
 import { createTlsNetwork, type PeerCertificates } from "./tls-network.ts";
@@ -75,14 +76,15 @@ export async function startRaftNode(options: RaftNodeOptions): Promise<RaftNode>
     const identity = await openIdentity(options, own.siteId);
     const stop = options.stop ?? new AbortController().signal;
     const place = raftDir(options);
-    const forming = createTransport(options, own, identity, logger);
+    const life = await beginLife(nodeDisk, place, systemRandom);
+    const forming = createTransport(options, own, { identity, life, logger });
     await formCluster({ ...shared, transport: forming }, place, options.members, stop);
     const onFailure = (error: Error): void => host?.fail(error);
     const logDir = joinPath(options.dir, "log");
     const { logSettings = defaultLogSettings } = options;
     const log = closer.own(await openLog(logSettings, { ...shared, onFailure }, logDir));
     let host: RaftHost | undefined;
-    const transport = createTransport(options, own, identity, logger);
+    const transport = createTransport(options, own, { identity, life, logger });
     const told = options.onFailure ? { onFailure: options.onFailure } : {};
     const components = { ...shared, log, transport, machineOf: options.machineOf, ...told };
     host = closer.own(await openRaftHost(settings, components, { dir: place }));
@@ -109,13 +111,14 @@ async function openIdentity(options: RaftNodeOptions, siteId: Uuid): Promise<Ide
 function createTransport(
   options: RaftNodeOptions,
   own: Expected,
-  identity: Identity,
-  logger: Logger,
+  parts: { readonly identity: Identity; readonly life: Life | undefined; readonly logger: Logger },
 ): StreamTransport {
   const { certificates, listen = own.address } = options;
   const network = certificates ? createTlsNetwork(certificates) : nodeNetwork;
-  const components = { network, clock: systemClock, logger, identity };
-  return new StreamTransport({ ...defaultStreamSettings, listen }, components);
+  return new StreamTransport(
+    { ...defaultStreamSettings, listen },
+    { network, clock: systemClock, ...parts },
+  );
 }
 
 async function openGroups(host: RaftHost, options: RaftNodeOptions): Promise<void> {

@@ -4,7 +4,8 @@
 // A connection begins with a hello each way (docs/formats/raft.md).
 // Keeps: nothing is taken from a stranger but one small frame; a site is let in by the allow-list,
 // and under mTLS only with a certificate that names it; every frame of a connection is of the disk
-// that said hello; a queue is bounded, and what does not move for long is cut off and dialled anew.
+// that said hello; a member's disk speaks on one connection, its newest, and copies of it on none; a
+// queue is bounded, and what does not move for long is cut off and dialled anew.
 
 import {
   type ByteConnection,
@@ -25,6 +26,7 @@ import { FrameCutter } from "./frame-cutter.ts";
 import { encodeFrame, openFrame } from "./frames.ts";
 import { decodeHello, encodeHello, helloBytesMax, versionMax, versionMin } from "./hello.ts";
 import type { Identity, Uuid } from "./identity.ts";
+import { type Life, Speakers } from "./life.ts";
 import type { Member } from "./members.ts";
 import type { Transport, TransportEvents } from "./ports.ts";
 
@@ -33,7 +35,7 @@ export type StreamSettings = {
   readonly frameBytesMax: number;
   /** Bytes to one peer that its network has not taken; at the brim frames are refused. */
   readonly queueBytesMax: number;
-  /** Accepted connections; more are closed at once. */
+  /** Accepted connections; at the brim the oldest that is no member's is closed. */
   readonly connectionsMax: number;
   /** From the connection to the end of the hello. */
   readonly helloMs: number;
@@ -57,6 +59,8 @@ export type StreamComponents = {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly identity: Identity;
+  /** Of this start of the directory; without one, peers cannot tell copies of it apart. */
+  readonly life?: Life | undefined;
 };
 
 /** A connection of mTLS says whom the peer's certificate names. */
@@ -90,7 +94,9 @@ export class StreamTransport implements Transport {
   readonly #settings: StreamSettings;
   readonly #components: StreamComponents;
   readonly #dials = new Map<Uuid, Dial>();
+  /** In the order in which they came. */
   readonly #accepted = new Set<ByteConnection>();
+  readonly #speakers = new Speakers();
   #events: TransportEvents | undefined;
   #listener: Listener | undefined;
   #isClosed = false;
@@ -116,6 +122,7 @@ export class StreamTransport implements Transport {
 
   setPeers(peers: readonly Member[]): void {
     const wanted = new Map(peers.map((peer) => [peer.siteId, peer]));
+    this.#speakers.keep(wanted);
     for (const [siteId, dial] of this.#dials) {
       const peer = wanted.get(siteId);
       const isMoved = peer && formatAddress(peer.address) !== formatAddress(dial.peer.address);
@@ -193,7 +200,7 @@ export class StreamTransport implements Transport {
   }
 
   #greet(dial: Dial, connection: NamedConnection): ConnectionHandlers {
-    const { clock, identity } = this.#components;
+    const { clock } = this.#components;
     let reason = "the connection ended";
     if (dial.isClosed || this.#isClosed) connection.destroy();
     dial.connection = connection;
@@ -203,7 +210,7 @@ export class StreamTransport implements Transport {
       connection.destroy();
     });
     const cutter = new FrameCutter(helloBytesMax);
-    connection.write(encodeFrame(identity, "hello", encodeHello("")));
+    connection.write(this.#hello(""));
     return {
       onData: (bytes) => {
         let refusal: string | undefined = "its hello cannot be";
@@ -252,17 +259,20 @@ export class StreamTransport implements Transport {
     if (hello.refusal !== "") return `it refuses us: ${hello.refusal}`;
     if (frame.siteId !== peer.siteId) return "another site answers at this address";
     if (hello.versionMax < versionMin || hello.versionMin > versionMax) return "no common version";
+    if (frame.diskId === peer.diskId) {
+      const copied = this.#speakers.refusalOf(frame.siteId, hello.life);
+      if (copied !== undefined) return copied;
+      this.#speakers.note(frame.siteId, hello.life);
+    }
     return wrongName(peer, connection);
   }
 
   #accept(connection: NamedConnection): ConnectionHandlers {
     const { clock } = this.#components;
-    const { helloMs, frameBytesMax, connectionsMax } = this.#settings;
-    if (this.#accepted.size >= connectionsMax || this.#isClosed) {
-      this.counters.crowded++;
-      connection.destroy();
-    }
+    const { helloMs, frameBytesMax } = this.#settings;
+    if (this.#isClosed) connection.destroy();
     this.#accepted.add(connection);
+    this.#makeRoom();
     this.counters.accepted++;
     const cancel = clock.schedule(helloMs, () => connection.destroy());
     const cutter = new FrameCutter(helloBytesMax);
@@ -291,14 +301,32 @@ export class StreamTransport implements Transport {
       onClose: () => {
         cancel();
         this.#accepted.delete(connection);
+        this.#speakers.closed(connection);
       },
     };
   }
 
+  // Whoever came last may be a member: strangers that only wait give way to it.
+  #makeRoom(): void {
+    if (this.#accepted.size <= this.#settings.connectionsMax) return;
+    for (const connection of this.#accepted) {
+      if (this.#speakers.has(connection)) continue;
+      this.counters.crowded++;
+      this.#accepted.delete(connection);
+      connection.destroy();
+      return;
+    }
+  }
+
+  #hello(refusal: string): Buffer {
+    const { identity, life } = this.#components;
+    return encodeFrame(identity, "hello", encodeHello(refusal, life));
+  }
+
   #welcome(connection: NamedConnection, bytes: Buffer): boolean {
-    const { identity, logger } = this.#components;
+    const { logger } = this.#components;
     const refusal = this.#refusalOf(connection, bytes);
-    connection.write(encodeFrame(identity, "hello", encodeHello(refusal ?? "")));
+    connection.write(this.#hello(refusal ?? ""));
     if (refusal === undefined) return true;
     this.counters.refused++;
     const error = raftErrors.peerRefused({ address: connection.remote, reason: refusal });
@@ -306,6 +334,7 @@ export class StreamTransport implements Transport {
     return false;
   }
 
+  // A member's disk speaks on this connection from here on, if there is nothing against it.
   #refusalOf(connection: NamedConnection, bytes: Buffer): string | undefined {
     const { clusterId } = this.#components.identity;
     const knows = (siteId: Uuid): boolean => this.#dials.has(siteId);
@@ -313,13 +342,19 @@ export class StreamTransport implements Transport {
     if (frame === "cluster") return "this is another cluster";
     if (frame === "sender") return "your site is not a member here";
     if (typeof frame === "string") return `your hello has a wrong ${frame}`;
+    const { siteId, diskId } = frame;
     const hello = frame.kind === "hello" ? decodeHello(frame.body) : undefined;
     if (hello === undefined) return "you did not say hello";
     if (hello.versionMax < versionMin || hello.versionMin > versionMax) {
       return `you speak versions ${hello.versionMin} to ${hello.versionMax}, we ${versionMin} to ${versionMax}`;
     }
-    const dial = this.#dials.get(frame.siteId);
-    return dial && wrongName(dial.peer, connection);
+    const peer = this.#dials.get(siteId)?.peer;
+    const misnamed = peer && wrongName(peer, connection);
+    // Any other disk is only told who it is not, as the cluster forms or by whoever reads its frames.
+    if (misnamed !== undefined || peer?.diskId !== diskId) return misnamed;
+    const copied = this.#speakers.refusalOf(siteId, hello.life);
+    if (copied === undefined) this.#speakers.take(siteId, hello.life, connection);
+    return copied;
   }
 }
 

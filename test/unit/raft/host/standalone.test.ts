@@ -1,6 +1,6 @@
-import { mkdirSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { type RaftNodeOptions, startRaftNode } from "../../../../src/raft/index.ts";
 import { ListMachine } from "../../../support/raft-cluster.ts";
 import { withTemporaryFolder } from "../../../support/temporary-folder.ts";
@@ -31,4 +31,36 @@ test("a damaged lock keeps no node from starting", () =>
     writeFileSync(join(dir, "lock", "CURRENT"), "rot");
     const node = await startRaftNode(alone(dir));
     await node.close();
+  }));
+
+test("a directory that was restored from a copy is refused by a member that heard of it since", () =>
+  withTemporaryFolder(async (folder) => {
+    const members = [1, 2].map((node) => ({
+      node,
+      siteId: String(node).padStart(32, "0"),
+      name: `node${node}`,
+      address: { path: join(folder, `socket${node}`) },
+    }));
+    const said: string[] = [];
+    const note = (event: string, fields: unknown): void => {
+      said.push(`${event} ${JSON.stringify(fields)}`);
+    };
+    const logger = { debug: note, info: note, warn: note, error: note };
+    const optionsOf = (node: number, dir: string): RaftNodeOptions => {
+      return { ...alone(dir), node, members, logger };
+    };
+    const [dir, copy] = [join(folder, "n2"), join(folder, "copy")];
+    const starting = startRaftNode(optionsOf(1, join(folder, "n1")));
+    await (await startRaftNode(optionsOf(2, dir))).close();
+    const one = await starting;
+    cpSync(dir, copy, { recursive: true });
+    const again = await startRaftNode(optionsOf(2, dir));
+    const isDone = (): boolean => again.group(1).status().leader !== 0;
+    await vi.waitUntil(isDone, { timeout: 30_000, interval: 50 });
+    await again.close();
+    const restored = await startRaftNode(optionsOf(2, copy));
+    const isRefused = (): boolean => said.some((line) => line.includes("an older copy of a disk"));
+    await vi.waitUntil(isRefused, { timeout: 30_000, interval: 50 });
+    await restored.close();
+    await one.close();
   }));

@@ -12,6 +12,7 @@ import { decodeHello, encodeHello } from "../../../../src/raft/host/hello.ts";
 import {
   defaultStreamSettings,
   type Identity,
+  type Life,
   type Member,
   type StreamSettings,
   StreamTransport,
@@ -32,7 +33,10 @@ class Streams {
   readonly network = new SimNetwork({ clock: this.clock, random: new SeededRandom(1) });
   readonly said: string[] = [];
 
-  async site(number: number, changes: Partial<StreamSettings & Identity> = {}): Promise<Site> {
+  async site(
+    number: number,
+    changes: Partial<StreamSettings & Identity & { life: Life }> = {},
+  ): Promise<Site> {
     const siteId = String(number).padStart(32, "0");
     const diskId = `d${number}`.padStart(32, "0");
     const identity = { clusterId: changes.clusterId ?? clusterId, siteId, diskId };
@@ -42,13 +46,15 @@ class Streams {
       this.said.push(`${number} ${event} ${JSON.stringify(fields)}`);
     };
     const logger: Logger = { debug: note, info: note, warn: note, error: note };
-    const settings = { ...defaultStreamSettings, listen: address, ...changes };
+    const { life, ...rest } = changes;
+    const settings = { ...defaultStreamSettings, listen: address, ...rest };
     const network = this.network.host(`node${number}`);
     const transport = new StreamTransport(settings, {
       network,
       clock: this.clock,
       logger,
       identity,
+      life,
     });
     const site: Site = { identity, member, frames: [], downs: [], transport };
     await this.clock.complete(
@@ -185,7 +191,7 @@ test("frames of another disk than the one that said hello end the connection", a
   const [one, two] = [await streams.site(1), await streams.site(2)];
   one.transport.setPeers([two.member]);
   const { out, closed } = await raw(streams, one);
-  out.write(encodeFrame(two.identity, "hello", encodeHello("")));
+  out.write(encodeFrame(two.identity, "hello", encodeHello("", undefined)));
   out.write(encodeFrame(two.identity, "messages", Buffer.from("good")));
   out.write(
     encodeFrame({ ...two.identity, diskId: "e".repeat(32) }, "messages", Buffer.from("bad")),
@@ -201,7 +207,7 @@ test("a frame longer than the limit ends the connection before its bytes are wai
   const two = await streams.site(2);
   one.transport.setPeers([two.member]);
   const { out, closed } = await raw(streams, one);
-  out.write(encodeFrame(two.identity, "hello", encodeHello("")));
+  out.write(encodeFrame(two.identity, "hello", encodeHello("", undefined)));
   out.write(Buffer.from("00002711", "hex"));
   await streams.clock.runUntil(closed, 1_000);
 });
@@ -217,14 +223,86 @@ test("releases without a common version refuse each other in a sentence", async 
   expect(hello?.refusal).toBe("you speak versions 5 to 9, we 1 to 1");
 });
 
-test("at the limit of connections more are closed", async () => {
+test("at the limit of connections the oldest stranger gives way, and no member", async () => {
   const streams = new Streams();
-  const one = await streams.site(1, { connectionsMax: 3 });
+  const [one, two] = [await streams.site(1, { connectionsMax: 3 }), await streams.site(2)];
+  one.transport.setPeers([two.member]);
+  two.transport.setPeers([one.member]);
+  await streams.clock.advance(1_000);
   const open = [];
-  for (let count = 0; count < 5; count++) open.push(await raw(streams, one));
+  for (let count = 0; count < 5; count++) {
+    open.push(await raw(streams, one));
+    await streams.clock.advance(10);
+  }
+  expect(open.map(({ closed }) => closed())).toEqual([true, true, true, false, false]);
+  expect(one.transport.counters.crowded).toBe(3);
+  expect(send(two, one, "still heard")).toBe(true);
+  await streams.clock.runUntil(() => one.frames.includes("still heard"));
+});
+
+const hello = (site: Site, life: Life): Buffer =>
+  encodeFrame(site.identity, "hello", encodeHello("", life));
+const refusalIn = (said: readonly Buffer[]): string | undefined =>
+  decodeHello(Buffer.concat(said).subarray(56, -4))?.refusal;
+
+test("a disk speaks on one connection: its newest takes the place of the one before", async () => {
+  const streams = new Streams();
+  const [one, two] = [await streams.site(1), await streams.site(2)];
+  one.transport.setPeers([two.member]);
+  const life = { start: 3, mark: "a".repeat(32) };
+  const first = await raw(streams, one);
+  first.out.write(hello(two, life));
   await streams.clock.advance(100);
-  expect(open.map(({ closed }) => closed())).toEqual([false, false, false, true, true]);
-  expect(one.transport.counters.crowded).toBe(2);
+  const second = await raw(streams, one);
+  second.out.write(hello(two, life));
+  await streams.clock.runUntil(first.closed);
+  second.out.write(encodeFrame(two.identity, "messages", Buffer.from("from the second")));
+  await streams.clock.runUntil(() => one.frames.length === 1);
+  expect(second.closed()).toBe(false);
+});
+
+test("a copy of a disk is refused: a start gone by, or a second process of the same start", async () => {
+  const streams = new Streams();
+  const [one, two] = [await streams.site(1), await streams.site(2)];
+  one.transport.setPeers([two.member]);
+  const own = await raw(streams, one);
+  own.out.write(hello(two, { start: 7, mark: "a".repeat(32) }));
+  await streams.clock.advance(100);
+  const copies: Array<[number, string]> = [
+    [6, "an older copy of a disk: its start 6, and start 7 was here"],
+    [7, "an older copy of a disk: its start 7, and start 7 was here"],
+  ];
+  for (const isOwnUp of [true, false]) {
+    for (const [start, refusal] of copies) {
+      const copy = await raw(streams, one);
+      copy.out.write(hello(two, { start, mark: "b".repeat(32) }));
+      await streams.clock.runUntil(copy.closed);
+      expect(refusalIn(copy.said)).toBe(refusal);
+    }
+    expect(own.closed()).toBe(!isOwnUp);
+    own.out.destroy();
+    await streams.clock.advance(1_000);
+  }
+  const next = await raw(streams, one);
+  next.out.write(hello(two, { start: 8, mark: "d".repeat(32) }));
+  await streams.clock.advance(1_000);
+  expect(refusalIn(next.said)).toBe("");
+  expect(next.closed()).toBe(false);
+});
+
+test("a copy that answers in the place of a member is not spoken to", async () => {
+  const streams = new Streams();
+  const one = await streams.site(1);
+  const two = await streams.site(2, { life: { start: 2, mark: "a".repeat(32) } });
+  one.transport.setPeers([two.member]);
+  two.transport.setPeers([one.member]);
+  await streams.clock.advance(1_000);
+  await streams.clock.complete(two.transport.close());
+  const copy = await streams.site(2, { life: { start: 1, mark: "b".repeat(32) } });
+  copy.transport.setPeers([one.member]);
+  await streams.clock.advance(10_000);
+  expect(send(one, two, "x")).toBe(false);
+  expect(streams.said.join("\n")).toContain("its start 1, and start 2 was here");
 });
 
 test("a stream cut anywhere gives the same frames", () => {
