@@ -1,7 +1,8 @@
 // Many groups on one disk: one log, one meta file, one frame a peer and turn, one tick for all.
 //
 // Keeps: cluster, site, disk and epoch stand on every message; the first IO error ends the node; a
-// tick that comes late counts once, and followers then listen for their leader before they stand.
+// tick that comes late counts once, and followers then listen for their leader before they stand,
+// once; a node that stalls again and again still stands.
 // Leaves to the owner: the log, the transport, the machines, and who should be in which group.
 
 import {
@@ -114,6 +115,8 @@ export class RaftHost {
   #lastTickMs = 0;
   /** Ticks for which followers listen after a stall. */
   #graceTicks = 0;
+  /** Ticks until another stall counts as one to listen after. */
+  #noGraceTicks = 0;
   #failure: Error | undefined;
   #closing: Promise<void> | undefined;
 
@@ -346,11 +349,16 @@ export class RaftHost {
     if (this.#failure !== undefined || this.#closing !== undefined) return;
     const nowMs = this.#components.clock.elapsedMs();
     const { tickMs, stallMs, raft } = this.#settings;
-    if (nowMs - this.#lastTickMs > tickMs + stallMs) {
-      this.counters.stalls++;
-      this.#graceTicks = raft.electionTicks;
-    }
+    const isLate = nowMs - this.#lastTickMs > tickMs + stallMs;
     this.#lastTickMs = nowMs;
+    if (isLate) this.counters.stalls++;
+    if (this.#noGraceTicks > 0) {
+      this.#noGraceTicks--;
+    } else if (isLate) {
+      this.#graceTicks = raft.electionTicks;
+      // Long enough for an election behind it: a node that stalls ever again would never stand.
+      this.#noGraceTicks = 3 * raft.electionTicks;
+    }
     const isAfterStall = this.#graceTicks > 0;
     if (isAfterStall) this.#graceTicks--;
     for (const group of this.#groups.values()) group.tick(isAfterStall);

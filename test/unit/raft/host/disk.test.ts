@@ -116,6 +116,23 @@ test("after a stall a follower listens for its leader before it stands", async (
   await cluster.close();
 });
 
+test("nodes that stall again and again still elect a leader", async () => {
+  const cluster = new RaftCluster();
+  await cluster.form(3);
+  const leader = await cluster.leader();
+  const left = otherThan(cluster, leader.node);
+  for (const { clock } of left) {
+    if (clock === undefined) throw new Error("down");
+    // A tick in four is late by 700 ms, as on a machine that has too much to do.
+    const late = clock.elapsedMs.bind(clock);
+    clock.elapsedMs = () => late() + Math.floor(late() / 400) * 700;
+  }
+  cluster.stop(cluster.station(leader.node), "kill");
+  await cluster.until(() => left.some(({ node }) => cluster.group(node).role === "leader"), 10_000);
+  for (const station of left) expect(hostOf(station).counters.stalls).toBeGreaterThan(2);
+  await cluster.close();
+});
+
 test("rot of either slot of term and vote changes nothing; rot of both is a dead replica", async () => {
   for (const slots of [[0], [1], [0, 1]]) {
     const cluster = new RaftCluster();

@@ -147,12 +147,21 @@ test("a record without space is written again at the next tick, with whatever ch
   expect(saves[2]?.meta.hardState.term).toBe(7);
   saves[2]?.done(undefined);
   expect(done).toEqual([undefined, undefined]);
-  record.save({ removed: true }, (error) => done.push(error));
+  // The next change may come before the volume says no to the one before.
+  record.save({ hardState: { term: 8, vote: 1, commit: 0 } }, (error) => done.push(error));
+  record.save({ hardState: { term: 9, vote: 3, commit: 0 } }, (error) => done.push(error));
   saves[3]?.done(diskErrors.full({ path }));
+  saves[4]?.done(undefined);
+  for (const run of later.splice(0)) run();
+  expect(saves[5]?.meta.hardState.term).toBe(9);
+  saves[5]?.done(undefined);
+  expect(done).toEqual([undefined, undefined, undefined, undefined]);
+  record.save({ removed: true }, (error) => done.push(error));
+  saves[6]?.done(diskErrors.full({ path }));
   isEnded = true;
   for (const run of later) run();
-  expect(saves).toHaveLength(4);
-  expect(done).toHaveLength(2);
+  expect(saves).toHaveLength(7);
+  expect(done).toHaveLength(4);
 });
 
 test("a file that is gone is a lost one, and a newer format is refused by name", async () => {
