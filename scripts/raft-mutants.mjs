@@ -211,6 +211,8 @@ async function checkIntact(mutants, judge) {
 async function judgeCore(checker, folder, { mutant, seeds }) {
   const { file, text } = mutant;
   const first = await checker.check({ file, text, from: 1, to: Math.min(seedsFirst, seeds) });
+  // It would be noticed by anything, and shows nothing.
+  if (first === "load") throw new Error(`${mutant.name} is no code that loads: mend it`);
   if (first !== undefined) return first;
   const units = await runUnitTests(folder, mutant);
   if (units !== undefined) return units;
