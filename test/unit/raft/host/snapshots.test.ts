@@ -9,7 +9,13 @@ import {
   type SnapshotReader,
   type SnapshotStore,
 } from "../../../../src/raft/index.ts";
-import { hostOf, RaftCluster, raftDir, type Station } from "../../../support/raft-cluster.ts";
+import {
+  hostOf,
+  logDir,
+  RaftCluster,
+  raftDir,
+  type Station,
+} from "../../../support/raft-cluster.ts";
 
 const head = (index: number): SnapshotHead => ({
   group: 1,
@@ -201,6 +207,26 @@ test("a lost snapshot is fetched anew, and its replica gives no vote before", as
     await cluster.until(() => cluster.group(behind.node).status().state === "up");
     await cluster.close();
   }
+});
+
+test("a log that begins above its snapshot is damage, and is fetched anew", async () => {
+  const cluster = new RaftCluster();
+  await cluster.form(3);
+  const leader = await cluster.leader();
+  const texts = Array.from({ length: 90 }, (_, place) => `${place} `.repeat(400));
+  for (const text of texts) await cluster.propose(leader, text);
+  const station = cluster.stations.find(({ node }) => node !== leader.node) as Station;
+  await cluster.until(() => cluster.texts(station.node).length === texts.length);
+  await cluster.clock.advance(3_000);
+  cluster.stop(station, "power");
+  const segments = await cluster.complete(station.disk.list(logDir));
+  expect(segments.filter(({ name }) => name.endsWith(".wal")).length).toBeGreaterThan(1);
+  await cluster.complete(station.disk.attach().remove(`${logDir}/00000001.wal`));
+  await cluster.restart(station);
+  expect(cluster.group(station.node).status().state).toBe("repairing");
+  await cluster.until(() => cluster.group(station.node).status().state === "up");
+  expect(cluster.texts(station.node)).toEqual(texts);
+  await cluster.close();
 });
 
 test("a failed snapshot cuts nothing", async () => {
