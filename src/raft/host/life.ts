@@ -48,7 +48,7 @@ export async function beginLife(
     const file = await disk.open(path, isNew ? "create" : "write");
     try {
       const life = { start: (await readStart(file, path)) + 1, mark: drawUuid(random) };
-      // One after the other: of two slots one is always whole, whatever a power cut or a rotten sector does.
+      // One after the other: of two slots one is always whole, whatever a power cut tears.
       for (const at of [0, slotBytes]) {
         await writeFully(file, encodeStart(life, at), at);
         await syncFully(file);
