@@ -176,7 +176,7 @@ export class SessionRegistry implements Sessions {
         if (qos === 0) return;
         if (sharedTopicFilter(filter) === undefined) {
           interest.add(filter, start);
-          this.#table.loadFilter(clientLevelOf(key), filter);
+          this.#table.loadFilter(clientLevelOf(key), filter, interest.timesOf(filter));
         } else this.#groups.loadInterest(clientLevelOf(key), filter, start);
       } catch (error) {
         // The broker starts all the same; the session tells its client when it connects.

@@ -261,7 +261,24 @@ export interface InterestFace {
     shard: ShardNumber,
     when: { readonly afterUs: number; readonly nowUs: number },
   ): boolean | undefined;
+  /** Of a filter that is counted, for as long as it is: what `waiting` judges by. */
+  timesOf(filter: string): MatchTimes | undefined;
+  /**
+   * `mayWait` on any shard, for readers and filters in very great numbers: nothing is looked up for a
+   * filter, and the positions once.
+   */
+  waiting(after: Positions, nowUs: number): (times: MatchTimes) => boolean;
 }
+
+/** Of one filter, by what counts the shards; kept up to date. */
+export type MatchTimes = {
+  /** Nothing later than this has matched. */
+  readonly lastMatchUs: readonly number[];
+  /** Nothing later than this has matched that never expires. */
+  readonly lastLastingUs: readonly number[];
+  /** All that expires and has matched has expired by then. */
+  readonly expiredUs: readonly number[];
+};
 
 // ---------------------------------------------------------------- the store
 

@@ -13,6 +13,8 @@ import type {
   MapShard,
   MapTransaction,
   MapWrite,
+  MatchTimes,
+  Positions,
   PublisherClaim,
   ShardNumber,
   Store,
@@ -353,6 +355,36 @@ class FakeInterest implements InterestFace {
     if (!this.counts.has(filter)) return undefined;
     const rows = this.#data.logs.get(shard) ?? [];
     return rows.findLast((row) => topicMatches(filter, row.topic))?.timeUs ?? 0;
+  }
+
+  timesOf(filter: string): MatchTimes {
+    const isCounted = (): boolean => this.counts.has(filter);
+    const rowsOf = () =>
+      [...this.#data.logs.values()].map((rows) =>
+        rows.filter(({ topic }) => topicMatches(filter, topic)),
+      );
+    const last = (rows: ReadonlyArray<{ timeUs: number }>): number => rows.at(-1)?.timeUs ?? 0;
+    return {
+      get lastMatchUs() {
+        return isCounted() ? rowsOf().map(last) : [];
+      },
+      get lastLastingUs() {
+        return rowsOf().map((rows) => last(rows.filter(({ expiryUs }) => expiryUs === 0)));
+      },
+      get expiredUs() {
+        return rowsOf().map((rows) => Math.max(0, ...rows.map(({ expiryUs }) => expiryUs)));
+      },
+    };
+  }
+
+  waiting(after: Positions, nowUs: number): (times: MatchTimes) => boolean {
+    const afterUs = [...this.#data.logs.keys()].map((shard) => after.get(shard) ?? 0);
+    return ({ lastMatchUs, lastLastingUs, expiredUs }) =>
+      afterUs.some(
+        (fromUs, at) =>
+          (lastLastingUs[at] ?? 0) > fromUs ||
+          ((lastMatchUs[at] ?? 0) > fromUs && (expiredUs[at] ?? 0) > nowUs),
+      );
   }
 
   mayWait(

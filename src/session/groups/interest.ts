@@ -30,7 +30,7 @@ export function interestOf(
         return;
       }
       interest.add(filter, start);
-      table.addFilter(clientId, filter);
+      table.addFilter(clientId, filter, interest.timesOf(filter));
     },
     remove: (filter) => {
       if (isShared(filter)) {

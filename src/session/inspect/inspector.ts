@@ -38,7 +38,7 @@ import { deleteKey, guarded, readStoredSession, type StoredSession } from "../st
 import type { Turnstile } from "../turnstile.ts";
 import { checkedCount, pageCountMax } from "./page.ts";
 import { peekBacklog } from "./peek.ts";
-import { hasBacklog, type SessionTable, stateOf, type TableEntry } from "./table.ts";
+import { hasBacklog, isMatch, type SessionTable, stateOf, type TableEntry } from "./table.ts";
 
 export type InspectorParts = {
   readonly context: SessionContext;
@@ -52,6 +52,8 @@ export type InspectorParts = {
 const administrativeAction = 0x98;
 /** Sessions read or changed at the same time. */
 const lanesMax = 16;
+/** Sessions looked at in one turn: messages go on meanwhile. */
+const sliceMax = 2000;
 
 export class Inspector implements SessionInspector {
   readonly #parts: InspectorParts;
@@ -89,10 +91,7 @@ export class Inspector implements SessionInspector {
 
   clientIds({ prefix, after, countMax }: Parameters<SessionInspector["clientIds"]>[0]) {
     const clientIds: string[] = [];
-    const { table, context } = this.#parts;
-    const query = { clientIdPrefix: prefix };
-    for (const { clientId } of table.matching(query, context.store, context.clock.wallUs())) {
-      if (clientId <= after) continue;
+    for (const { clientId } of this.#parts.table.behind(prefix, after)) {
       if (clientIds.length === countMax) return { clientIds, hasMore: true };
       clientIds.push(clientId);
     }
@@ -170,7 +169,11 @@ export class Inspector implements SessionInspector {
     const found: TableEntry[] = [];
     let total = 0;
     let next: string | undefined;
-    for (const entry of table.matching(query, context.store, context.clock.wallUs())) {
+    let looked = 0;
+    const { store, clock } = context;
+    for (const entry of table.among(query)) {
+      if (++looked % sliceMax === 0) await new Promise<void>((resolve) => clock.soon(resolve));
+      if (!isMatch(entry, query, { store, nowUs: clock.wallUs() })) continue;
       total++;
       if (page.after !== undefined && entry.clientId <= page.after) continue;
       if (found.length < countMax) found.push(entry);

@@ -4,7 +4,7 @@
 // A session costs an entry with its filters and, while its client is away, its cursor: what the
 // deadline record of a closed session says, so that a start reads no more keys for it.
 
-import type { Positions, Store } from "../../store/index.ts";
+import type { MatchTimes, Positions, Store } from "../../store/index.ts";
 import type { SessionQuery } from "../api.ts";
 import { keyLevel } from "../keys.ts";
 
@@ -28,8 +28,8 @@ export type TableEntry = {
   clientId: string;
   /** Whose it is; "" = anonymous. */
   user: string;
-  /** Above QoS 0 and not shared. */
-  readonly filters: Set<string>;
+  /** Above QoS 0 and not shared; with what the store knows of each. */
+  readonly filters: Map<string, MatchTimes | undefined>;
   /** How many it has, of all kinds, while its client is away. */
   subscriptions: number;
   connected: ConnectedState | undefined;
@@ -52,18 +52,28 @@ export class SessionTable {
     return this.#entries.get(keyLevel(clientId));
   }
 
-  /** All that may match, in order of client ids; what has to be read for that is not known here. */
-  *matching(query: SessionQuery, store: Store, nowUs: number): Iterable<TableEntry> {
-    const { clientId, clientIdPrefix = "", state, backlog, dropped } = query;
-    const named = clientId === undefined ? undefined : this.get(clientId);
-    const among = clientId === undefined ? this.#inOrder() : named === undefined ? [] : [named];
-    for (const entry of among) {
-      if (entry.clientId === "" || !entry.clientId.startsWith(clientIdPrefix)) continue;
-      if (state !== undefined && (state === "connected") !== (entry.connected !== undefined)) {
-        continue;
-      }
-      if (dropped !== undefined && dropped !== (stateOf(entry)?.dropped ?? 0) > 0) continue;
-      if (backlog !== undefined && backlog !== hasBacklog(entry, store, nowUs)) continue;
+  /** Where to look for what a query asks for, in order of client ids. */
+  among({ clientId, clientIdPrefix = "" }: SessionQuery): Iterable<TableEntry> {
+    if (clientId === undefined) return this.behind(clientIdPrefix, "");
+    const named = this.get(clientId);
+    return named?.clientId.startsWith(clientIdPrefix) ? [named] : [];
+  }
+
+  /** Sessions with a prefix from the first behind `after` on, in order of client ids. */
+  *behind(prefix: string, after: string): Iterable<TableEntry> {
+    const sorted = this.#inOrder();
+    // Those that have no name yet are before all others.
+    const isBefore = ({ clientId }: TableEntry): boolean => clientId < prefix || clientId <= after;
+    let low = 0;
+    let high = sorted.length;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if (isBefore(sorted[middle] as TableEntry)) low = middle + 1;
+      else high = middle;
+    }
+    for (let at = low; at < sorted.length; at++) {
+      const entry = sorted[at] as TableEntry;
+      if (!entry.clientId.startsWith(prefix)) return;
       yield entry;
     }
   }
@@ -77,8 +87,8 @@ export class SessionTable {
   // -------------------------------------------------------------- what happens to sessions
 
   /** A stored subscription, whose session may not have been met yet. */
-  loadFilter(level: string, filter: string): void {
-    this.#entryAt(level).filters.add(filter);
+  loadFilter(level: string, filter: string, times: MatchTimes | undefined): void {
+    this.#entryAt(level).filters.set(filter, times);
   }
 
   /** The same of any kind: counted. */
@@ -149,8 +159,8 @@ export class SessionTable {
     entry.user = this.#users.enter(user ?? "");
   }
 
-  addFilter(clientId: string, filter: string): void {
-    this.#entryAt(keyLevel(clientId)).filters.add(filter);
+  addFilter(clientId: string, filter: string, times: MatchTimes | undefined): void {
+    this.loadFilter(keyLevel(clientId), filter, times);
   }
 
   removeFilter(clientId: string, filter: string): void {
@@ -160,8 +170,10 @@ export class SessionTable {
   #entryAt(level: string): TableEntry {
     const known = this.#entries.get(level);
     if (known !== undefined) return known;
-    const entry = { clientId: "", user: "", filters: new Set<string>(), subscriptions: 0 };
-    const added: TableEntry = { ...entry, connected: undefined, closed: undefined };
+    const added: TableEntry = {
+      ...{ clientId: "", user: "", filters: new Map(), subscriptions: 0 },
+      ...{ connected: undefined, closed: undefined },
+    };
     this.#entries.set(level, added);
     this.#sorted = undefined;
     return added;
@@ -207,18 +219,28 @@ export function stateOf({ connected, closed }: TableEntry): ClosedState | undefi
   return connected?.closedState ?? closed;
 }
 
+/** Whether a session is what a query asks for, as far as is known without reading. */
+export function isMatch(
+  entry: TableEntry,
+  { state, backlog, dropped }: SessionQuery,
+  { store, nowUs }: { readonly store: Store; readonly nowUs: number },
+): boolean {
+  const isConnected = entry.connected !== undefined;
+  if (state !== undefined && (state === "connected") !== isConnected) return false;
+  if (dropped !== undefined && dropped !== (stateOf(entry)?.dropped ?? 0) > 0) return false;
+  return backlog === undefined || backlog === hasBacklog(entry, store, nowUs);
+}
+
 /** By what matched last and how long it lasts: false is certain, but for a clock that goes back. */
 export function hasBacklog(entry: TableEntry, store: Store, nowUs: number): boolean {
   const { connected, closed, filters } = entry;
   if (connected !== undefined) return connected.hasBacklog;
   if (closed === undefined) return false;
   if (closed.inFlight > 0) return true;
-  for (const filter of filters) {
-    for (const shard of store.logShards) {
-      const when = { afterUs: closed.cursor.get(shard) ?? 0, nowUs };
-      // Not known: it has to be looked for.
-      if (store.interest.mayWait(filter, shard, when) ?? true) return true;
-    }
+  const mayWait = store.interest.waiting(closed.cursor, nowUs);
+  for (const times of filters.values()) {
+    // Not known: it has to be looked for.
+    if (times === undefined || mayWait(times)) return true;
   }
   return false;
 }

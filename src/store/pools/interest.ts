@@ -17,7 +17,7 @@ import {
   rememberedTopicMax,
   type TopicFilter,
 } from "../../topic/index.ts";
-import type { InterestFace, Positions, ShardNumber } from "../api.ts";
+import type { InterestFace, MatchTimes, Positions, ShardNumber } from "../api.ts";
 import { rowPrefix, type ShardStore } from "../shard-store.ts";
 
 /** Topics were checked at the door; here only memory is at stake. */
@@ -26,17 +26,15 @@ const topicLimits = { levelsMax: 65_535, controlCharacters: "allow" } as const;
 /** Topics whose matches are remembered; all are forgotten when one more comes. */
 const knownTopicsMax = 10_000;
 
-export type FilterEntry<Use> = {
+/** Times are by shard ordinal. */
+export type FilterEntry<Use> = MatchTimes & {
   readonly filter: TopicFilter;
   /** Durable subscriptions of this text. */
   refs: number;
   /** Subscribers that read with it now. */
   readonly uses: Set<Use>;
-  /** By shard ordinal: nothing later than this has matched. */
   readonly lastMatchUs: number[];
-  /** Nothing later than this has matched that never expires. */
   readonly lastLastingUs: number[];
-  /** All that expires and has matched has expired by then. */
   readonly expiredUs: number[];
 };
 
@@ -146,6 +144,26 @@ export class InterestTable<Use> implements InterestFace {
     if (ordinal === undefined || entry === undefined) return undefined;
     if ((entry.lastLastingUs[ordinal] ?? 0) > afterUs) return true;
     return (entry.lastMatchUs[ordinal] ?? 0) > afterUs && (entry.expiredUs[ordinal] ?? 0) > nowUs;
+  }
+
+  timesOf(filter: string): MatchTimes | undefined {
+    return this.#entries.get(filter);
+  }
+
+  waiting(after: Positions, nowUs: number): (times: MatchTimes) => boolean {
+    const never = Number.POSITIVE_INFINITY;
+    const afterUs = this.#shards.map((shard) =>
+      this.#ordinals.has(shard) ? (after.get(shard) ?? 0) : never,
+    );
+    return ({ lastMatchUs, lastLastingUs, expiredUs }) => {
+      for (let ordinal = 0; ordinal < afterUs.length; ordinal++) {
+        const fromUs = afterUs[ordinal] ?? never;
+        if ((lastMatchUs[ordinal] ?? 0) <= fromUs) continue;
+        if ((lastLastingUs[ordinal] ?? 0) > fromUs || (expiredUs[ordinal] ?? 0) > nowUs)
+          return true;
+      }
+      return false;
+    };
   }
 
   /** A subscriber reads with this filter from now on. */

@@ -57,6 +57,20 @@ describe("finding sessions", () => {
     expect((await list(world, { backlog: false })).total).toBe(1997);
   }, 60_000);
 
+  test("very many sessions are looked at in slices, between which others get their turn", async () => {
+    const world = await World.start();
+    for (let n = 0; n < 2500; n++) await offline(world, `c${String(n).padStart(4, "0")}`);
+    let turns = 0;
+    const { soon } = world.clock;
+    world.clock.soon = (task) => {
+      turns++;
+      soon.call(world.clock, task);
+    };
+    // Nothing is read for an answer without sessions.
+    expect((await list(world, { dropped: true })).total).toBe(0);
+    expect(turns).toBe(1);
+  }, 60_000);
+
   test("pages follow each other in order, with the total", async () => {
     const world = await World.start();
     for (const clientId of ["d", "a", "c", "b"]) await offline(world, clientId);

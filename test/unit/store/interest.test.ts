@@ -96,3 +96,39 @@ test("a filter counted again is known exactly after the next checkpoint", async 
   store = await boot(m, ["a"]);
   expect(lastMatch(store, "a")).toBe(boundUs);
 });
+
+test("many filters of one reader are judged as each is on each shard, expired ones as well", async () => {
+  const m = new StoreMachine({ seed: 8 });
+  const filters = ["a/#", "a/1", "a/+", "b", "c"];
+  const store = await boot(m, filters);
+  const times: number[] = [];
+  for (const topic of ["a/1", "a/2", "b", "a/1"]) {
+    times.push(await put(m, store, topic));
+    const lasting = appendRequest(topic, "x");
+    const expiryUs = m.clock.wallUs() + 1000 * times.length;
+    const outcome = await m.clock.complete(append(store, { ...lasting, expiryUs }));
+    times.push(outcome.kind === "stored" ? outcome.timeUs : 0);
+  }
+  const found = new Set<boolean>();
+  for (const nowUs of [0, m.clock.wallUs(), m.clock.wallUs() + 10_000_000]) {
+    for (const afterUs of [0, ...times]) {
+      for (const skipped of [undefined, ...store.logShards]) {
+        const after = new Map(store.logShards.map((shard) => [shard, afterUs]));
+        if (skipped !== undefined) after.delete(skipped);
+        const mayWait = store.interest.waiting(after, nowUs);
+        for (const filter of filters) {
+          const known = store.interest.timesOf(filter);
+          if (known === undefined) throw new Error(`${filter} is counted`);
+          const each = store.logShards.map((shard) => {
+            const when = { afterUs: after.get(shard) ?? 0, nowUs };
+            return store.interest.mayWait(filter, shard, when);
+          });
+          expect(mayWait(known), `${filter} behind ${afterUs}`).toBe(each.includes(true));
+          found.add(mayWait(known));
+        }
+      }
+    }
+  }
+  expect(found.size).toBe(2);
+  expect(store.interest.timesOf("d")).toBeUndefined();
+});
