@@ -15,6 +15,7 @@ import {
   observe,
   toError,
 } from "../base/index.ts";
+import { tellLog } from "./channel.ts";
 import type { LogCounterHelp } from "./counters.ts";
 import { logErrors } from "./errors.ts";
 import { recordBytes, type ShardSpan } from "./format.ts";
@@ -162,6 +163,7 @@ export class GroupCommit {
     const failure = logErrors.failed({ path: this.#dir, reason: cause.message }, cause);
     this.#failure = failure;
     this.#components.logger.error("log.failed", { path: this.#dir, reason: cause.message });
+    tellLog(() => ({ event: "failed", path: this.#dir, reason: cause.message }));
     this.#pool.stop();
     this.#callSafely(() => this.#components.onFailure?.(failure));
     this.#endWith("failed", failure);
@@ -337,6 +339,10 @@ export class GroupCommit {
       const { syncTimes } = this.#components;
       if (syncTimes !== undefined) observe(syncTimes, tookMs);
       if (tookMs > this.#counters.syncMsMax) this.#counters.syncMsMax = tookMs;
+      tellLog(() => ({
+        ...{ event: "flush", path: this.#dir, number: this.#nextFlush },
+        ...{ records: this.#group.records.length, sizeBytes, syncMs: tookMs },
+      }));
       this.#complete(current.segment, sizeBytes);
     });
   }

@@ -1,5 +1,6 @@
 // The face of the store room, published as `flagstone/store`.
 export * from "./api.ts";
+export { type StoreEvent, storeChannelName } from "./channel.ts";
 export { ltsSettingsDefault } from "./core/lts.ts";
 export { storeErrors } from "./errors.ts";
 export { type GroupSettings, groupSettingsDefault } from "./group.ts";

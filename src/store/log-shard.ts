@@ -28,6 +28,7 @@ import type {
   TtvRef,
   WriterStamp,
 } from "./api.ts";
+import { tellStore } from "./channel.ts";
 import { readLtsRecords, writeLtsRecords } from "./core/lts-codec.ts";
 import type { LtsRecord } from "./core/lts-trie.ts";
 import {
@@ -276,6 +277,7 @@ export class LogShard implements ShardMachine, ShardSource {
       },
     });
     await this.shard.checkpoint();
+    tellStore({ event: "generations_dropped", shard: this.number, generations: numbers });
   }
 
   /** Makes or moves a hold: TTVs later than `afterUs` stay. Resolves when durable. */
@@ -291,9 +293,17 @@ export class LogShard implements ShardMachine, ShardSource {
   }
 
   /** Packs a sealed generation anew; undefined when it is not there, or packed just now. */
-  repack(number: number, parts: Omit<RepackParts, "phase">): Promise<RepackCounts | undefined> {
+  async repack(
+    number: number,
+    parts: Omit<RepackParts, "phase">,
+  ): Promise<RepackCounts | undefined> {
     const checkpoint = (): Promise<void> => this.shard.checkpoint();
-    return repackGeneration(this.generations, number, { ...parts, phase: this.#phase, checkpoint });
+    const all = { ...parts, phase: this.#phase, checkpoint };
+    const counts = await repackGeneration(this.generations, number, all);
+    if (counts !== undefined) {
+      tellStore({ event: "generation_packed", shard: this.number, generation: number });
+    }
+    return counts;
   }
 
   gainsByRepack(number: number, nowUs: number): Promise<boolean> {
@@ -317,6 +327,8 @@ export class LogShard implements ShardMachine, ShardSource {
     this.#phase("generation.rotated");
     await this.shard.checkpoint();
     this.#phase("generation.sealed");
+    const { generation } = next;
+    tellStore({ event: "generation_begun", shard: this.number, generation });
   }
 
   /** Resolves with the item's time when it is applied. `onCooked` runs once it is decided. */

@@ -17,6 +17,7 @@ import {
   type Logger,
   toError,
 } from "../base/index.ts";
+import { tellStore } from "./channel.ts";
 import type { CommitClock } from "./commit-clock.ts";
 import { storeErrors } from "./errors.ts";
 import { entryItemsMax, entryKind, entryVersion, type ShardMachine } from "./machine.ts";
@@ -318,6 +319,8 @@ export class Shard {
     this.counters.checkpoints++;
     log.release(record.index);
     phase("checkpoint.released");
+    const { index, timeUs } = record;
+    tellStore({ event: "checkpoint", shard: this.number, index, timeUs });
   }
 
   #checkpointFailed(error: Error): void {
@@ -325,6 +328,7 @@ export class Shard {
     if (this.#failure?.code === "STORE_CLOSED") return;
     const fields = { shard: this.number, reason: error.message };
     this.#parts.logger.error("store.checkpoint_failed", fields);
+    tellStore({ event: "checkpoint_failed", ...fields });
     // What a failed sync leaves on the medium is not known, and no waiting mends damage: only a start
     // is safe.
     if (!isCodedError(error, "STORE_SYNC_FAILED") && !isCodedError(error, "KV_CORRUPT")) return;
