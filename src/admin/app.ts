@@ -63,6 +63,8 @@ export type RequestEnvironment = { readonly remote: string };
 type Ask = Context<{ Bindings: RequestEnvironment }>;
 
 export type AdminApp = {
+  /** All that it answers; `:name` is a parameter. */
+  readonly routes: ReadonlyArray<{ readonly method: string; readonly path: string }>;
   fetch(request: Request, environment: RequestEnvironment): Promise<Response>;
   close(): void;
 };
@@ -91,7 +93,12 @@ export function createAdminApp(settings: AdminSettings, parts: AppParts): AdminA
   app.get("/readyz", (context) => api.ready(context));
   app.get("/startupz", (context) => api.startup(context));
   app.get("/metrics", (context) => api.metrics(context));
-  app.get(`${apiPrefix}/openapi.json`, (context) => context.json(openApiDocument(parts.version)));
+  // Made once: whoever has no key may ask for it as well.
+  let document: ReturnType<typeof openApiDocument> | undefined;
+  app.get(`${apiPrefix}/openapi.json`, (context) => {
+    document ??= openApiDocument(parts.version);
+    return context.json(document);
+  });
   app.get(`${apiPrefix}/tasks/:task/export`, (context) => api.download(context));
   app.get(`${apiPrefix}/events`, (context) => api.events(context));
   for (const name of operationNames) {
@@ -101,7 +108,9 @@ export function createAdminApp(settings: AdminSettings, parts: AppParts): AdminA
   }
   app.notFound((context) => api.problem(context, notFound(context)));
   app.onError((error, context) => api.problem(context, error));
+  const routes = app.routes.filter(({ path }) => !path.endsWith("*"));
   return {
+    routes: routes.map(({ method, path }) => ({ method, path })),
     fetch: async (request, environment) => app.fetch(request, environment),
     close: () => events.close(),
   };

@@ -37,7 +37,7 @@ const sessionQuery = {
   clientIdPrefix: v.optional(v.pipe(v.string(), v.maxLength(65_535))),
   state: v.optional(v.picklist(["connected", "offline"])),
 };
-const withPayload = flagText("answer payloads as well (role operator)");
+const withPayload = flagText("answer payloads as well (role operator); in lists, 64 KiB of each");
 const databaseName = v.strictObject({ database: name });
 const oneClient = v.strictObject({ clientId });
 const oneHold = v.strictObject({ hold: name });
@@ -209,6 +209,7 @@ export const contract = {
       fromUs: v.optional(wholeText(0, Number.MAX_SAFE_INTEGER, "first time, inclusive")),
       toUs: v.optional(wholeText(0, Number.MAX_SAFE_INTEGER, "last time, inclusive")),
       payload: v.optional(withPayload),
+      whole: v.optional(flagText("with payload: all of each; pages may be shorter")),
       ...pageQuery,
     }),
     answer: pageOf(answers.message),

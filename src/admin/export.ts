@@ -38,6 +38,7 @@ export type ExportRun = {
 type Components = { readonly store: ExportStore; readonly clock: Clock; readonly disk: Disk };
 
 const pageMax = 1000;
+const pageBytesMax = 32 * 1024 * 1024;
 /** Unsynced bytes that a restart may have to write again. */
 const syncBytes = 4 * 1024 * 1024;
 /** Left free for the node itself. */
@@ -101,7 +102,7 @@ async function writePages(
   run.reached(messages);
   while (!run.isStopped() && !start.isDone) {
     const page = await readHistory(store, clock, {
-      ...{ filter, fromUs, toUs, after, countMax: pageMax },
+      ...{ filter, fromUs, toUs, after, countMax: pageMax, bytesMax: pageBytesMax },
       show: (ttv) => `${JSON.stringify(lineOf(ttv))}\n`,
     });
     const text = Buffer.from(page.messages.join(""));

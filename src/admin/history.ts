@@ -1,9 +1,9 @@
 // Stored messages by filter and time: a reader of each shard from the first time on, merged in the
-// order of (time, shard). A page ends at the limit, at the last time, or where a shard's share was cut
-// for its size; what is behind the last item of a page is never skipped.
+// order of (time, shard). A page ends at a limit, at the last time, or where a shard's share was cut for
+// its size; what is behind the last item of a page is never skipped.
 //
-// Bounded: items of a page, bytes of a shard's share, and time; a reader that is slow ends the query
-// with what is certain so far.
+// Bounded: items and bytes of a page, of which each shard may read its part, and time; one message is
+// always taken, whatever its size. A reader that is slow ends the query with what is certain so far.
 
 import { type Clock, sleep } from "../base/index.ts";
 import type { DeliverableTtv, ShardNumber, Store } from "../store/index.ts";
@@ -20,6 +20,8 @@ export type HistoryQuery<T> = {
   readonly toUs: number;
   readonly after: HistoryPosition | undefined;
   readonly countMax: number;
+  /** Of frames as they are stored. */
+  readonly bytesMax: number;
   readonly show: (ttv: DeliverableTtv) => T;
 };
 
@@ -29,14 +31,13 @@ export type HistoryPage<T> = {
   readonly next: HistoryPosition | undefined;
 };
 
-type Found<T> = { readonly shard: ShardNumber; readonly timeUs: number; readonly message: T };
+type Found<T> = HistoryPosition & { readonly sizeBytes: number; readonly message: T };
 type Share<T> = {
   readonly found: ReadonlyArray<Found<T>>;
   /** All of this shard's matches up to here are in `found`. */
   readonly throughUs: number;
 };
 
-const shareBytesMax = 8 * 1024 * 1024;
 const waitMsMax = 10_000;
 const lookMs = 5;
 
@@ -52,7 +53,7 @@ export async function readHistory<T>(
     .flatMap(({ found }) => found)
     .filter(({ timeUs }) => timeUs <= throughUs)
     .sort((a, b) => a.timeUs - b.timeUs || a.shard - b.shard);
-  const page = all.slice(0, query.countMax);
+  const page = all.slice(0, countWithin(all, query));
   const last = page.at(-1);
   const isCut = all.length > page.length || throughUs < query.toUs;
   const messages = page.map(({ message }) => message);
@@ -62,6 +63,19 @@ export async function readHistory<T>(
       ? { timeUs: throughUs, shard: Number.MAX_SAFE_INTEGER }
       : { timeUs: last.timeUs, shard: last.shard };
   return { messages, next };
+}
+
+/** How many of what was found are a page: one at least. */
+function countWithin(
+  all: ReadonlyArray<Found<unknown>>,
+  { countMax, bytesMax }: Pick<HistoryQuery<unknown>, "countMax" | "bytesMax">,
+): number {
+  let sizeBytes = 0;
+  const beyond = all.findIndex((found, index) => {
+    sizeBytes += found.sizeBytes;
+    return index > 0 && sizeBytes > bytesMax;
+  });
+  return Math.min(countMax, beyond === -1 ? all.length : beyond);
 }
 
 type Position = Pick<HistoryQuery<unknown>, "after" | "fromUs">;
@@ -84,17 +98,19 @@ async function readShare<T>(
   if (startUs >= Math.min(tailUs, query.toUs)) return { found: [], throughUs: query.toUs };
   positions.set(shard, startUs);
   const found: Array<Found<T>> = [];
-  let sizeBytes = 0;
+  const shareBytesMax = query.bytesMax / store.logShards.length;
+  let shareBytes = 0;
   // Set by the reader, which the compiler does not see through the loop below.
   const at = { end: "open" as "open" | "passed" | "cut" };
   const offer = (ttv: DeliverableTtv): boolean => {
     if (ttv.ref.shard !== shard) return true;
     if (at.end !== "open") return false;
     if (ttv.timeUs > query.toUs) at.end = "passed";
-    else if (found.length > query.countMax || sizeBytes > shareBytesMax) at.end = "cut";
+    else if (found.length > query.countMax || shareBytes > shareBytesMax) at.end = "cut";
     if (at.end !== "open") return false;
-    found.push({ shard, timeUs: ttv.timeUs, message: query.show(ttv) });
-    sizeBytes += ttv.frame.length;
+    const sizeBytes = ttv.frame.length;
+    found.push({ shard, timeUs: ttv.timeUs, sizeBytes, message: query.show(ttv) });
+    shareBytes += sizeBytes;
     return true;
   };
   const filter = { filter: query.filter, start: positions, durable: false, context: undefined };

@@ -13,6 +13,8 @@ type Parts = {
   readonly answer: GenericSchema;
 };
 
+const problemResponse: Json = { $ref: "#/components/responses/Problem" };
+
 export function openApiDocument(version: string): Json {
   const paths: Record<string, Record<string, Json>> = {};
   for (const name of operationNames) {
@@ -21,6 +23,7 @@ export function openApiDocument(version: string): Json {
     item[method] = operationOf(name);
     paths[`${apiPrefix}${path}`] = item;
   }
+  Object.assign(paths, beside);
   return {
     openapi: "3.1.0",
     info: {
@@ -45,6 +48,64 @@ export function openApiDocument(version: string): Json {
     },
     security: [{ key: [] }],
   };
+}
+
+/** What answers something else than JSON, or wants no key: routes of their own. */
+const beside: Readonly<Record<string, Record<string, Json>>> = {
+  "/livez": probe("isAlive", "200 unless the node has failed: restart it then", "text/plain"),
+  "/readyz": probe("isReady", "200 when new clients may come", "text/plain", [
+    {
+      ...{ name: "verbose", in: "query", required: false, allowEmptyValue: true },
+      ...{ description: "the named checks, a line each", schema: { type: "string" } },
+    },
+  ]),
+  "/startupz": probe("isStarted", "200 once started; 503 says how far it is", "text/plain"),
+  "/metrics": probe("readMetrics", "What Prometheus reads; admin.openMetrics", "text/plain"),
+  [`${apiPrefix}/openapi.json`]: probe("readOpenApi", "This document", "application/json"),
+  [`${apiPrefix}/events`]: {
+    get: {
+      ...{ operationId: "readEvents", tags: ["node"], description: "Role: viewer." },
+      summary: "Server-sent events: status each second, alarms and tasks when they change",
+      responses: {
+        200: {
+          description:
+            "`hello`, then `status` (as getStatus), `alarms` and `tasks` (arrays of what listAlarms and listTasks have), until either side ends it",
+          content: { "text/event-stream": { schema: { type: "string" } } },
+        },
+        default: problemResponse,
+      },
+    },
+  },
+  [`${apiPrefix}/tasks/{task}/export`]: {
+    get: {
+      ...{ operationId: "downloadExport", tags: ["tasks"], description: "Role: operator." },
+      summary: "The file of an export that is done: stored messages, one JSON object a line",
+      parameters: parametersOf(contract.getTask.params, "path"),
+      responses: {
+        200: {
+          description: "Done",
+          content: { "application/x-ndjson": { schema: { type: "string" } } },
+        },
+        default: problemResponse,
+      },
+    },
+  },
+};
+
+/** Without a key. */
+function probe(
+  operationId: string,
+  summary: string,
+  type: string,
+  parameters: readonly Json[] = [],
+): Record<string, Json> {
+  const content = { [type]: { schema: { type: type === "text/plain" ? "string" : "object" } } };
+  const responses = {
+    200: { description: "Yes", content },
+    503: { description: "Not now: the text says why", content: { "text/plain": {} } },
+    default: problemResponse,
+  };
+  return { get: { operationId, summary, tags: ["probes"], security: [], parameters, responses } };
 }
 
 const problemSchema: Json = {
@@ -87,7 +148,7 @@ function operationOf(name: (typeof operationNames)[number]): Json {
         description: "Done",
         content: { "application/json": { schema: schemaOf(answer, "output") } },
       },
-      default: { $ref: "#/components/responses/Problem" },
+      default: problemResponse,
     },
   };
 }

@@ -26,7 +26,6 @@ export class Replay {
   #overflow = false;
   /** Keys of the end of the past: what may have come both ways is there. */
   #recent: string[] = [];
-  cut = 0;
 
   constructor(print: Print) {
     this.#print = print;
@@ -49,13 +48,12 @@ export class Replay {
   async run(admin: AdminClient, { filter, fromUs }: Past): Promise<void> {
     let after: string | undefined;
     do {
-      const query = { filter, fromUs, payload: true, limit: pageMax };
+      const query = { filter, fromUs, payload: true, whole: true, limit: pageMax };
       const page = await admin.queryHistory({
         query: after === undefined ? query : { ...query, after },
       });
       for (const message of page.items) {
         const incoming = incomingOf(message);
-        if (message.isCut === true) this.cut++;
         this.#recent.push(keyOf(incoming));
         if (!this.#print(incoming)) return;
       }

@@ -16,27 +16,30 @@ import {
   type Running,
 } from "../handler-types.ts";
 import { type HistoryPosition, readHistory } from "../history.ts";
-import { mayShow, messageView } from "../message-view.ts";
+import { messageView, payloadShown } from "../message-view.ts";
 
 export type MessageHandlers = Handlers<
   "listRetained" | "getRetained" | "deleteRetained" | "publish" | "queryHistory"
 >;
 
+/** Of messages as they are stored; an answer may be six times as long. */
+const pageBytesMax = 8 * 1024 * 1024;
+
 export function messageHandlers(running: Running, clock: Clock): MessageHandlers {
   return {
     listRetained: async ({ query }, caller) => {
-      const shows = mayShow(query.payload, caller);
+      const show = payloadShown(query.payload, caller);
       const { text } = parseTopicFilter(query.filter ?? "#");
       const { after, countMax } = pageRequest(query);
       const page = await retainedPage(running().retained, text, after, countMax);
-      const items = page.messages.map((message) => messageView(message, shows));
+      const items = page.messages.map((message) => messageView(message, show));
       return given({ items, next: page.next });
     },
     getRetained: async ({ query: { topic, payload } }, caller) => {
-      const shows = mayShow(payload, caller);
+      const show = payloadShown(payload, caller, "whole");
       const message = await running().retained.get(parseTopicName(topic));
       if (message === undefined) throw missing("retained message at", topic);
-      return messageView(message, shows);
+      return messageView(message, show);
     },
     deleteRetained: ({ body }) => deleteRetained(running().retained, body),
     publish: async ({ body }) => {
@@ -56,14 +59,15 @@ export function messageHandlers(running: Running, clock: Clock): MessageHandlers
       return { done: true };
     },
     queryHistory: async ({ query }, caller) => {
-      const shows = mayShow(query.payload, caller);
+      const show = payloadShown(query.payload, caller, query.whole ? "whole" : "beginning");
       const page = await readHistory(running().store, clock, {
         filter: parseTopicFilter(query.filter).text,
         fromUs: query.fromUs ?? 0,
         toUs: query.toUs ?? Number.MAX_SAFE_INTEGER,
         after: decodeCursor(query.after, isPosition),
         countMax: query.limit ?? limitDefault,
-        show: (ttv) => messageView(ttv, shows),
+        bytesMax: pageBytesMax,
+        show: (ttv) => messageView(ttv, show),
       });
       const next = page.next === undefined ? undefined : encodeCursor(page.next);
       return given({ items: [...page.messages], next });

@@ -13,7 +13,7 @@ import {
   pageRequest,
   type Running,
 } from "../handler-types.ts";
-import { mayShow, messageView } from "../message-view.ts";
+import { messageView, payloadShown } from "../message-view.ts";
 
 export type SessionHandlers = Handlers<
   | "listClients"
@@ -60,11 +60,11 @@ export function sessionHandlers(running: Running): SessionHandlers {
       return { ...detail, filters: detail.filters.map(subscriptionView) };
     },
     peekBacklog: async ({ params: { clientId }, query }, caller) => {
-      const shows = mayShow(query.payload, caller);
+      const show = payloadShown(query.payload, caller);
       const page = await running().sessions.peek(clientId, pageRequest(query));
       if (page === undefined) throw missing("durable session of client", clientId);
       const items = page.messages.map(({ message, qos, inFlight }) => ({
-        ...messageView(message, shows),
+        ...messageView(message, show),
         qos,
         inFlight,
       }));

@@ -75,6 +75,12 @@ export const pageOptions: readonly OptionSpec[] = [
   { flags: "--all", doc: "all of them, page by page" },
 ];
 
+/** Of lists of messages. */
+export const payloadOption: OptionSpec = {
+  flags: "--payload",
+  doc: "payloads as well (role operator); -o json has 64 KiB of each, a table less",
+};
+
 type Page<T> = {
   readonly items: readonly T[];
   readonly next?: string | undefined;

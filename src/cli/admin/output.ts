@@ -68,6 +68,19 @@ export function printable(text: string): string {
   return text.replace(/[\u0000-\u001f\u007f-\u009f]/g, "\u00b7");
 }
 
+const payloadShown = 120;
+
+/** A payload as a cell: its beginning, of bytes that are no text in base64. */
+export function payloadText(message: {
+  readonly payload?: string | undefined;
+  readonly payloadBase64?: string | undefined;
+}): string | undefined {
+  const { payload, payloadBase64 } = message;
+  const text = payload ?? (payloadBase64 === undefined ? undefined : `base64:${payloadBase64}`);
+  if (text === undefined || text.length <= payloadShown) return text;
+  return `${text.slice(0, payloadShown)}...`;
+}
+
 const units = ["B", "KiB", "MiB", "GiB", "TiB"] as const;
 
 export function bytes(count: number | undefined): string | undefined {

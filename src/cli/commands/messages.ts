@@ -1,9 +1,17 @@
 // `flagstone subscriptions`, `shared`, `retained` and `history`.
 
 import type { AnswerOf, Message } from "../../admin/client.ts";
-import { argument, askCommand, pageOptions, pages, pageTable, timeUsOf } from "../admin/ask.ts";
-import { bytes, type Column, grouped, time } from "../admin/output.ts";
-import type { Command, CommandFamily, OptionSpec } from "../command.ts";
+import {
+  argument,
+  askCommand,
+  pageOptions,
+  pages,
+  pageTable,
+  payloadOption,
+  timeUsOf,
+} from "../admin/ask.ts";
+import { bytes, type Column, grouped, payloadText, time } from "../admin/output.ts";
+import type { Command, CommandFamily } from "../command.ts";
 
 export const subscriptions: Command = askCommand({
   name: "subscriptions",
@@ -71,11 +79,6 @@ export const shared: Command = askCommand({
   },
 });
 
-const payloadOption: OptionSpec = {
-  flags: "--payload",
-  doc: "payloads as well (role operator)",
-};
-
 const messageColumns = (withPayload: boolean): readonly Column<Message>[] => [
   { head: "TIME", cell: (row) => time(row.timeUs) },
   { head: "TOPIC", cell: (row) => row.topic },
@@ -83,9 +86,7 @@ const messageColumns = (withPayload: boolean): readonly Column<Message>[] => [
   { head: "QOS", cell: (row) => row.qos, isRight: true },
   { head: "SIZE", cell: (row) => bytes(row.payloadBytes), isRight: true },
   { head: "EXPIRES", cell: (row) => time(row.expiryUs) },
-  ...(withPayload
-    ? [{ head: "PAYLOAD", cell: (row: Message) => row.payload ?? row.payloadBase64 }]
-    : []),
+  ...(withPayload ? [{ head: "PAYLOAD", cell: payloadText }] : []),
 ];
 
 const listRetained = askCommand({

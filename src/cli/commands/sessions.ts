@@ -9,10 +9,20 @@ import {
   pageOptions,
   pages,
   pageTable,
+  payloadOption,
   type Shown,
   someOrNone,
 } from "../admin/ask.ts";
-import { bytes, type Column, factsOf, grouped, span, tableOf, time } from "../admin/output.ts";
+import {
+  bytes,
+  type Column,
+  factsOf,
+  grouped,
+  payloadText,
+  span,
+  tableOf,
+  time,
+} from "../admin/output.ts";
 import type { CommandFamily, CommandInput, OptionSpec } from "../command.ts";
 import { cliErrors } from "../errors.ts";
 
@@ -107,10 +117,7 @@ const peek = askCommand({
   name: "peek",
   summary: "messages that wait for a session, consuming none",
   arguments: [{ name: "[client]", doc: "its client id" }],
-  options: [
-    { flags: "--payload", doc: "payloads as well (role operator)" },
-    { flags: "--limit <number>", doc: "so many at most", fallback: "20" },
-  ],
+  options: [payloadOption, { flags: "--limit <number>", doc: "so many at most", fallback: "20" }],
   examples: ["sessions peek billing", "sessions peek billing --payload --limit 5 -o json"],
   show: async (input) => {
     const clientId = argument(input, 0, "the client id");
@@ -128,15 +135,7 @@ const peek = askCommand({
       { head: "QOS", cell: (row) => row.qos, isRight: true },
       { head: "SIZE", cell: (row) => bytes(row.payloadBytes), isRight: true },
       { head: "IN FLIGHT", cell: (row) => row.inFlight },
-      ...(payload
-        ? [
-            {
-              head: "PAYLOAD",
-              cell: (row: AnswerOf<"peekBacklog">["items"][number]) =>
-                row.payload ?? row.payloadBase64,
-            },
-          ]
-        : []),
+      ...(payload ? [{ head: "PAYLOAD", cell: payloadText }] : []),
     ];
     return { value: page, table: () => pageTable(page, shown, "waiting messages") };
   },

@@ -140,9 +140,7 @@ class Reader {
 
   async replay(admin: AdminClient, past: Past): Promise<void> {
     await this.#replay?.run(admin, past);
-    const cut = this.#replay?.cut ?? 0;
     this.#replay = undefined;
-    if (cut > 0) this.#io.error(`${cut} payloads were longer than 64 KiB and are cut\n`);
   }
 
   #print(message: IncomingMessage): boolean {

@@ -36,6 +36,24 @@ test("the OpenAPI document has every operation, with parameters, body, answer an
   });
 });
 
+test("the OpenAPI document has every route that there is, and no other", async () => {
+  const { app } = await adminWorld();
+  const { paths } = openApiDocument("1.0.0") as { paths: Record<string, object> };
+  const documented = Object.entries(paths).flatMap(([path, item]) =>
+    Object.keys(item).map((method) => `${method.toUpperCase()} ${path}`),
+  );
+  const there = app.routes.map(
+    ({ method, path }) => `${method} ${path.replaceAll(/:(\w+)/g, "{$1}")}`,
+  );
+  expect(documented.sort()).toEqual(there.sort());
+  expect(documented).toContain("GET /api/v1/events");
+  expect(documented).toContain("GET /api/v1/tasks/{task}/export");
+  const ids = Object.values(paths).flatMap((item) =>
+    Object.values(item).map(({ operationId }: { operationId: string }) => operationId),
+  );
+  expect(new Set(ids).size).toBe(ids.length);
+});
+
 test("the document is answered to whoever asks for it from this node", async () => {
   const { ask } = await adminWorld();
   const { json, status } = await ask("/api/v1/openapi.json", { key: null });

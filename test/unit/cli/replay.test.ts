@@ -47,7 +47,7 @@ test("the past comes first, then what came meanwhile; what came both ways comes 
   replay.take(live("7"));
   expect(printed).toEqual(["1", "2", "3", "4", "5", "6", "7"]);
   expect(queryHistory.mock.calls[0]).toEqual([
-    { query: { filter: "t", fromUs: 5, payload: true, limit: 1000 } },
+    { query: { filter: "t", fromUs: 5, payload: true, whole: true, limit: 1000 } },
   ]);
 });
 

@@ -1,0 +1,79 @@
+import { beforeAll, expect, test } from "vitest";
+import { type HistoryPosition, readHistory } from "../../../src/admin/history.ts";
+import { messageView } from "../../../src/admin/message-view.ts";
+import { BrokerWorld } from "../../support/broker-world.ts";
+import { publishing } from "../../support/raw-mqtt.ts";
+
+const payloadBytes = 100 * 1024;
+const count = 40;
+let world: BrokerWorld;
+
+beforeAll(async () => {
+  world = await BrokerWorld.start();
+  const s = await world.connect("s", { properties: { sessionExpiryS: 36_000 } });
+  s.subscribe("a/#", { qos: 1 });
+  await world.advance(200);
+  s.drop();
+  for (const name of ["p", "q", "r"]) {
+    const p = await world.connect(name);
+    for (let number = 1; number <= count / 4; number++) {
+      p.say(publishing("a/1", `${name}${number}`.padStart(payloadBytes), { id: number }));
+      await world.advance(50);
+    }
+  }
+  const p = await world.connect("small");
+  for (let number = 1; number <= count / 4; number++) {
+    p.say(publishing("a/2", `small${number}`, { id: number }));
+    await world.advance(50);
+  }
+});
+
+type Read = { readonly bytesMax: number; readonly countMax?: number };
+
+async function pagesOf({ bytesMax, countMax = 1000 }: Read, show: "beginning" | "whole") {
+  const { clock, store } = world;
+  const pages = [];
+  let after: HistoryPosition | undefined;
+  do {
+    const range = { filter: "a/#", fromUs: 0, toUs: Number.MAX_SAFE_INTEGER, after };
+    const page = await clock.complete(
+      readHistory(store.inner as never, clock, {
+        ...{ ...range, countMax, bytesMax },
+        show: (ttv) => messageView(ttv, show),
+      }),
+    );
+    pages.push(page.messages);
+    after = page.next;
+  } while (after !== undefined);
+  return pages.filter((page) => page.length > 0);
+}
+
+const textsOf = (pages: Awaited<ReturnType<typeof pagesOf>>): string[] =>
+  pages.flat().map(({ payload = "" }) => payload.trim());
+
+test("whole payloads come in pages of bounded bytes, each message once", async () => {
+  const bytesMax = 5 * payloadBytes;
+  const pages = await pagesOf({ bytesMax }, "whole");
+  const texts = textsOf(pages);
+  expect(texts).toHaveLength(count);
+  expect(new Set(texts).size).toBe(count);
+  expect(pages.flat().some(({ isCut }) => isCut === true)).toBe(false);
+  const times = pages.flat().map(({ timeUs }) => timeUs);
+  expect(times).toEqual([...times].sort((a, b) => a - b));
+  for (const page of pages) {
+    const sizeBytes = page.reduce((sum, message) => sum + message.payloadBytes, 0);
+    expect(sizeBytes).toBeLessThanOrEqual(bytesMax);
+  }
+});
+
+test("one message is a page, however small the page may be", async () => {
+  const pages = await pagesOf({ bytesMax: 1 }, "whole");
+  expect(pages).toHaveLength(count);
+  expect(new Set(textsOf(pages)).size).toBe(count);
+});
+
+test("in lists a payload is cut at 64 KiB, and says so", async () => {
+  const [message] = (await pagesOf({ bytesMax: 1, countMax: 1 }, "beginning")).flat();
+  expect(message).toMatchObject({ payloadBytes, isCut: true });
+  expect(message?.payload).toHaveLength(64 * 1024);
+});
