@@ -7,7 +7,8 @@
 //
 // Measured over HTTP: finding the sessions in trouble; walking all subscriptions page by page with a
 // filter, with the time a publisher waits for its PUBACK meanwhile beside that without the walk, in the
-// same run. One JSON line each. A list that is not complete is an error.
+// same run. And how long a command of the shell takes to its first output, beside an empty program of
+// Node. One JSON line each. A list that is not complete is an error.
 
 import { spawn } from "node:child_process";
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
@@ -29,6 +30,7 @@ const { values } = parseArgs({
 const sessionCount = Number(values.sessions);
 const filterCount = Number(values.filters);
 const launcher = fileURLToPath(new URL("../dist/cli/main.js", import.meta.url));
+const cli = fileURLToPath(new URL("../dist/cli/main.cjs", import.meta.url));
 const lines = [];
 
 function emit(line) {
@@ -73,8 +75,8 @@ const publishPacket = (topic, id) =>
   );
 
 /** A connection that gives one answer after the other. */
-async function dial(port) {
-  const socket = net.connect({ port, host: "127.0.0.1", noDelay: true });
+async function dial(port, localAddress = "127.0.0.1") {
+  const socket = net.connect({ port, host: "127.0.0.1", localAddress, noDelay: true });
   await new Promise((done, failed) => socket.once("connect", done).once("error", failed));
   let waiting = () => undefined;
   socket.on("data", () => waiting());
@@ -88,8 +90,9 @@ async function dial(port) {
   };
 }
 
-async function leaveSession(port, clientId, filters) {
-  const client = await dial(port);
+async function leaveSession(port, lane, clientId, filters) {
+  // Strangers of one address are few: lanes come from several.
+  const client = await dial(port, `127.0.0.${2 + (lane % 16)}`);
   await client.ask(connectPacket(clientId, false));
   await client.ask(subscribePacket(filters));
   client.end();
@@ -133,20 +136,51 @@ async function ackTimes(client, whileTrue) {
   return { count: times.length, p50: quantile(times, 0.5), p99: quantile(times, 0.99) };
 }
 
+/** Milliseconds from the call of a program to its first byte. */
+function firstOutputMs(args, environment = {}) {
+  return new Promise((done, failed) => {
+    const startMs = performance.now();
+    const child = spawn(process.execPath, args, {
+      stdio: ["ignore", "pipe", "inherit"],
+      env: { ...process.env, ...environment },
+    });
+    let firstMs;
+    child.stdout.once("data", () => {
+      firstMs = performance.now() - startMs;
+    });
+    child.once("error", failed);
+    child.once("close", (code) => {
+      if (code === 0 && firstMs !== undefined) done(firstMs);
+      else failed(new Error(`${args.join(" ")} ended with ${code}`));
+    });
+  });
+}
+
+/** In turn, so that what else the machine does hits all alike. */
+async function firstOutputs(commands, environment) {
+  const times = commands.map(() => []);
+  for (let run = 0; run < 11; run++) {
+    for (const [index, args] of commands.entries()) {
+      times[index].push(await firstOutputMs(args, environment));
+    }
+  }
+  return times.map((each) => each.sort((a, b) => a - b));
+}
+
 const dataDir = resolve(join(values.dir, "operator"));
 rmSync(dataDir, { recursive: true, force: true });
 mkdirSync(dataDir, { recursive: true });
 const node = await startNode(dataDir);
 try {
-  const lanes = 64;
+  const lanes = 256;
   let next = 0;
   const began = performance.now();
   await Promise.all(
-    Array.from({ length: lanes }, async () => {
+    Array.from({ length: lanes }, async (_, lane) => {
       while (next < sessionCount) {
         const number = next++;
         const filters = Array.from({ length: filterCount }, (_, index) => `f/${number}/${index}/+`);
-        await leaveSession(node.port, `s${String(number).padStart(7, "0")}`, filters);
+        await leaveSession(node.port, lane, `s${String(number).padStart(7, "0")}`, filters);
       }
     }),
   );
@@ -216,6 +250,24 @@ try {
     ratioP50: rounded(during.p50 / plain.p50),
     ratioP99: rounded(during.p99 / plain.p99),
   });
+  const commands = [
+    ["-e", "console.log(1)"],
+    [cli, "--help"],
+    [cli, "version"],
+    [cli, "status"],
+    [cli, "sessions", "--backlog"],
+  ];
+  const environment = { FLAGSTONE_URL: node.url.replace("/api/v1", ""), FLAGSTONE_KEY: node.key };
+  const outputs = await firstOutputs(commands, environment);
+  for (const [index, args] of commands.entries()) {
+    const command = args[0] === cli ? ["flagstone", ...args.slice(1)] : ["node", ...args];
+    emit({
+      ...{ scenario: "first output", command: command.join(" ") },
+      ...{ ms_min: rounded(outputs[index][0]), ms_p50: rounded(quantile(outputs[index], 0.5)) },
+      ms_max: rounded(outputs[index].at(-1)),
+    });
+  }
+
   if (values.save !== undefined) {
     const machine = { node: process.version, cpus: availableParallelism() };
     const path = fileURLToPath(new URL(`results/${values.save}.json`, import.meta.url));
