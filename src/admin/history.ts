@@ -1,6 +1,6 @@
 // Stored messages by filter and time: a reader of each shard from the first time on, merged in the
-// order of (time, shard). A page ends at a limit, at the last time, or where a shard's share was cut for
-// its size; what is behind the last item of a page is never skipped.
+// order of (time, shard). A page ends at a limit, at the last time, or where a shard's share was cut
+// for its size; what is behind the last item of a page is never skipped.
 //
 // Bounded: items and bytes of a page, of which each shard may read its part, and time; one message is
 // always taken, whatever its size. A reader that is slow ends the query with what is certain so far.
