@@ -34,7 +34,7 @@ import { sessionHandlers } from "./handlers/sessions.ts";
 import { storageHandlers } from "./handlers/storage.ts";
 import { userHandlers } from "./handlers/users.ts";
 import { checkInput } from "./input.ts";
-import type { ApiKeys } from "./keys.ts";
+import { type ApiKeys, withoutKeys } from "./keys.ts";
 import { familiesOf, metricsContentType, metricsText } from "./metrics.ts";
 import { openApiDocument } from "./openapi.ts";
 import type { AdminHost, RunningParts } from "./ports.ts";
@@ -56,6 +56,8 @@ export type AppParts = {
   /** The help sentence of an error code of any room. */
   readonly helpOf: (code: string) => string;
 };
+
+const probePaths: ReadonlySet<string> = new Set(["/livez", "/readyz", "/startupz"]);
 
 /** What the socket side tells about a request. */
 export type RequestEnvironment = { readonly remote: string };
@@ -122,9 +124,9 @@ function isHead(context: Ask): boolean {
 }
 
 function notFound(context: Ask): CodedError {
-  const path =
-    context.req.path.length > 200 ? `${context.req.path.slice(0, 200)}...` : context.req.path;
-  return adminErrors.notFound({ method: context.req.method, path });
+  const path = withoutKeys(context.req.path);
+  const shown = path.length > 200 ? `${path.slice(0, 200)}...` : path;
+  return adminErrors.notFound({ method: context.req.method, path: shown });
 }
 
 class Api {
@@ -161,7 +163,9 @@ class Api {
   /** What every request passes, whatever it asks for. */
   async guard(context: Ask, next: () => Promise<void>): Promise<void> {
     checkSource((name) => context.req.header(name), this.#settings.hosts);
-    if (this.#atOnce >= this.#settings.requestsMax) {
+    // Slow requests must not make a node look dead to whoever restarts it then.
+    const isProbe = probePaths.has(context.req.path);
+    if (this.#atOnce >= this.#settings.requestsMax && !isProbe) {
       throw adminErrors.busy({ what: "requests at once", max: this.#settings.requestsMax });
     }
     this.#atOnce++;
@@ -323,7 +327,7 @@ function targetOf(params: Readonly<Record<string, string>>, body: unknown): stri
     const value = said[key];
     return typeof value === "string" ? [`${key}=${value}`] : [];
   });
-  return [...Object.values(params), ...names].join(" ").slice(0, targetLengthMax);
+  return withoutKeys([...Object.values(params), ...names].join(" ")).slice(0, targetLengthMax);
 }
 
 /** Undefined without a body. @throws ADMIN_BODY_TOO_LARGE, ADMIN_BODY_UNREADABLE. */

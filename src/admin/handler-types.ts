@@ -5,6 +5,7 @@ import { limitDefault } from "./contract/values.ts";
 import type { AnswerOf, InputOf, OperationName } from "./contract.ts";
 import { adminErrors } from "./errors.ts";
 import type { Caller } from "./guard.ts";
+import { withoutKeys } from "./keys.ts";
 import type { RunningParts } from "./ports.ts";
 
 export type Handler<K extends OperationName> = (
@@ -36,7 +37,7 @@ export function pageRequest({
 }
 
 export function missing(thing: string, name: string | number): CodedError {
-  return adminErrors.thingMissing({ thing, name: JSON.stringify(name) });
+  return adminErrors.thingMissing({ thing, name: withoutKeys(JSON.stringify(name)) });
 }
 
 /** A cursor of our own making: JSON, so that any text fits. */
@@ -58,6 +59,11 @@ export function decodeCursor<T>(
   }
   if (isOne(value)) return value;
   throw adminErrors.inputInvalid({ reason: "after: not the `next` of a page" });
+}
+
+/** A place that a cursor may name. */
+export function isPlace(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0;
 }
 
 export function listOf<T>(items: readonly T[]): { items: T[]; total: number } {

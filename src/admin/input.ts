@@ -4,6 +4,7 @@
 import * as v from "valibot";
 import { contract, type InputOf, type OperationName } from "./contract.ts";
 import { adminErrors } from "./errors.ts";
+import { withoutKeys } from "./keys.ts";
 
 export type RawInput = {
   readonly params: Readonly<Record<string, string>>;
@@ -71,5 +72,6 @@ function faultOf(issue: v.BaseIssue<unknown>, place: string): string {
 }
 
 function clip(text: string): string {
-  return text.length <= 60 ? text : `${text.slice(0, 60)}...`;
+  const shown = withoutKeys(text);
+  return shown.length <= 60 ? shown : `${shown.slice(0, 60)}...`;
 }

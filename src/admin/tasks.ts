@@ -47,6 +47,8 @@ type Live = {
   /** Of the shard at work. */
   sinceMs: number;
   work: Promise<void> | undefined;
+  /** Tells the work that is under way to stop, whatever the task is asked to do next. */
+  stop: () => void;
 };
 
 export class Tasks {
@@ -153,16 +155,14 @@ export class Tasks {
     const next = steps[verb][state];
     if (next === undefined) throw adminErrors.taskState({ task: id, state, verb });
     live.stored.state = next;
+    if (verb !== "resume") live.stop();
     if (verb === "cancel") live.stored.endedMs = Math.floor(this.#components.clock.wallUs() / 1000);
     await this.#save();
     if (next === "cancelled") {
       await live.work;
       await this.#removeFile(live.stored);
     }
-    if (verb === "resume" && this.#store !== undefined) {
-      await live.work;
-      this.#run(live, this.#store);
-    }
+    if (verb === "resume" && this.#store !== undefined) this.#run(live, this.#store);
     return this.#view(live);
   }
 
@@ -186,7 +186,8 @@ export class Tasks {
   }
 
   #add(stored: StoredTask): Live {
-    const live: Live = { stored, progress: undefined, sinceMs: 0, work: undefined };
+    const idle = { progress: undefined, sinceMs: 0, work: undefined, stop: () => undefined };
+    const live: Live = { stored, ...idle };
     this.#tasks.set(stored.id, live);
     return live;
   }
@@ -214,21 +215,32 @@ export class Tasks {
     }
   }
 
+  /** Behind what is under way, which has been told to stop: never two at one task. */
   #run(live: Live, store: TaskStore): void {
     const { logger } = this.#components;
     const { id, kind } = live.stored;
-    live.work = this.#workOff(live, store).catch(async (error: unknown) => {
-      logger.error("admin.task_failed", { task: id, kind, error: toError(error) });
-      live.stored.error = toError(error).message;
-      await this.#end(live, "failed");
-      await this.#removeFile(live.stored);
-    });
+    let isStopped = false;
+    live.stop = () => {
+      isStopped = true;
+    };
+    const work = async (): Promise<void> => {
+      try {
+        await this.#workOff(live, store, () => this.#stopped || isStopped);
+      } catch (error) {
+        logger.error("admin.task_failed", { task: id, kind, error: toError(error) });
+        if (live.stored.endedMs !== undefined) return;
+        live.stored.error = toError(error).message;
+        await this.#end(live, "failed");
+        await this.#removeFile(live.stored);
+      }
+    };
+    live.work = live.work === undefined ? work() : live.work.then(work);
   }
 
-  async #workOff(live: Live, store: TaskStore): Promise<void> {
+  async #workOff(live: Live, store: TaskStore, isStopped: () => boolean): Promise<void> {
     const { stored } = live;
     const { clock, disk } = this.#components;
-    const isStopped = (): boolean => this.#stopped || stored.state !== "running";
+    if (isStopped()) return;
     live.sinceMs = clock.elapsedMs();
     live.progress = undefined;
     await workOff({

@@ -9,6 +9,7 @@ import {
   encodeCursor,
   given,
   type Handlers,
+  isPlace,
   listOf,
   type Running,
 } from "../handler-types.ts";
@@ -74,11 +75,13 @@ export function accessHandlers(parts: AccessParts): AccessHandlers {
       return given({ items: lines, next: hasMore ? String(lines.at(-1)?.number) : undefined });
     },
     stopTrace: ({ params: { trace } }) => traces.stop(trace),
-    steerTask: ({ params: { task, verb } }) => tasks.steer(task, verb),
+    steerTask: ({ params: { task, verb } }, caller) => {
+      const begins = verb === "resume" && tasks.get(task).kind === "drop";
+      if (begins) checkRole(caller, "admin", "to drop what is stored");
+      return tasks.steer(task, verb);
+    },
   };
 }
 
 const isPosition = (value: unknown): value is AuditPosition =>
-  Array.isArray(value) &&
-  value.length === auditTrails.length &&
-  value.every((count) => Number.isSafeInteger(count) && count >= 0);
+  Array.isArray(value) && value.length === auditTrails.length && value.every(isPlace);

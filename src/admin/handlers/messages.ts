@@ -11,6 +11,7 @@ import {
   encodeCursor,
   given,
   type Handlers,
+  isPlace,
   missing,
   pageRequest,
   type Running,
@@ -77,7 +78,7 @@ export function messageHandlers(running: Running, clock: Clock): MessageHandlers
 
 function isPosition(value: unknown): value is HistoryPosition {
   const { timeUs, shard } = (value ?? {}) as Partial<HistoryPosition>;
-  return Number.isSafeInteger(timeUs) && Number.isSafeInteger(shard);
+  return isPlace(timeUs) && isPlace(shard);
 }
 
 /** Pages of the room end with each shard, also with nothing on them: here one ends when it is full. */

@@ -9,6 +9,7 @@ import {
   encodeCursor,
   given,
   type Handlers,
+  isPlace,
   missing,
   pageRequest,
   type Running,
@@ -112,7 +113,7 @@ function subscriptionView(subscription: Subscription) {
 type SubscriptionPosition = readonly [afterClientId: string, skipped: number];
 
 const isPosition = (value: unknown): value is SubscriptionPosition =>
-  Array.isArray(value) && typeof value[0] === "string" && Number.isSafeInteger(value[1]);
+  Array.isArray(value) && typeof value[0] === "string" && isPlace(value[1]);
 
 /** Clients looked at for one page; a page of a rare filter may come empty with a `next`. */
 const clientsPerPageMax = 500;

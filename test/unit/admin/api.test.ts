@@ -5,6 +5,7 @@ import { storeErrors } from "../../../src/store/index.ts";
 import { type Ask, adminWorld } from "../../support/admin-world.ts";
 
 const api = (path: string): string => `/api/v1${path}`;
+const cursor = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString("base64url");
 
 /** A request of each operation that reaches its handler. */
 const good: Readonly<Record<OperationName, { path: string; body?: unknown }>> = {
@@ -210,8 +211,20 @@ describe("requests", () => {
       "/subscriptions?after=x",
       "/history?filter=a&after=e30",
       "/audit?after=x",
+      ...[
+        ["a", -1],
+        ["a", 0.5],
+        ["a", "1"],
+        [1, 1],
+      ].map((value) => `/subscriptions?after=${cursor(value)}`),
+      ...[
+        { timeUs: -1, shard: 0 },
+        { timeUs: 1, shard: -1 },
+        { timeUs: 1e300, shard: 0 },
+      ].map((value) => `/history?filter=a&after=${cursor(value)}`),
+      `/audit?after=${cursor([0, -1, 0])}`,
     ]) {
-      expect((await ask(api(path))).json.code).toBe("ADMIN_INPUT_INVALID");
+      expect((await ask(api(path))).json.code, path).toBe("ADMIN_INPUT_INVALID");
     }
   });
 
@@ -227,6 +240,37 @@ describe("requests", () => {
     const answer = await ask(api("/status"));
     expect([answer.status, codeOf(answer)]).toEqual([429, "ADMIN_BUSY"]);
     expect(answer.headers.get("retry-after")).toBe("5");
+  });
+
+  test("of probes are answered all the same: a busy node is not a dead one", async () => {
+    const { ask } = await adminWorld({ requestsMax: 0 });
+    for (const path of ["/livez", "/readyz", "/startupz"]) {
+      expect((await ask(path, { key: null })).status, path).toBe(200);
+    }
+    expect((await ask("/metrics", { key: null })).status).toBe(429);
+  });
+
+  test("with a key where a name belongs show it to nobody", async () => {
+    const { ask, events, adminKey, audit, clock } = await adminWorld();
+    const typed = encodeURIComponent(adminKey);
+    const answers = [
+      await ask(api(`/keys/${typed}`), { method: "DELETE" }),
+      await ask(api(`/sessions/${typed}`)),
+      await ask(api(`/clients/${typed}`), { method: "DELETE" }),
+      await ask(api(`/nothing/${typed}`)),
+      await ask(api(`/status?${typed}=1`)),
+      await ask(api(`/tasks/${typed}`)),
+      await ask(api("/tasks"), { method: "POST", body: { kind: adminKey } }),
+      await ask(api("/sessions/purge"), { method: "POST", body: { clientId: adminKey } }),
+      await ask(api("/audit")),
+    ];
+    const said = [
+      ...answers.map(({ text }) => text),
+      JSON.stringify(events),
+      JSON.stringify(await clock.complete(audit.list(undefined, 100))),
+    ].join("\n");
+    expect(said).not.toContain(adminKey.slice(-30));
+    expect(said).toContain(`${adminKey.slice(0, 12)}...`);
   });
 
   test("no answer may be stored or sniffed", async () => {

@@ -104,6 +104,24 @@ test("a paused task stops between two steps, and goes on with its shard when res
   expect(tasks.get(id)).toMatchObject({ state: "done", report: { slabs: 3 } });
 });
 
+test("one that is paused and resumed before it saw so is answered at once, and is at work once", async () => {
+  const { open, store, clock, pass, visited } = machine();
+  const tasks = await open();
+  tasks.begin(store);
+  const { id } = await clock.complete(tasks.start("verify", {}));
+  await pass(500);
+  for (let round = 0; round < 3; round++) {
+    await clock.complete(tasks.steer(id, "pause"), 100);
+    expect(await clock.complete(tasks.steer(id, "resume"), 100)).toMatchObject({
+      state: "running",
+    });
+  }
+  await pass(30_000);
+  // What was under way is given up, those that had not begun never do.
+  expect(visited).toEqual([1, 1, 2, 3]);
+  expect(tasks.get(id)).toMatchObject({ state: "done", report: { slabs: 3 } });
+});
+
 test("a cancelled task ends, and what has ended cannot be steered", async () => {
   const { open, store, clock, pass } = machine();
   const tasks = await open();
