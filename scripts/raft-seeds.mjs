@@ -3,12 +3,13 @@
 // machines, and be interrupted. Only whole pieces are ever printed.
 
 import { readFileSync } from "node:fs";
-import { Worker } from "node:worker_threads";
+import { parentPort, Worker } from "node:worker_threads";
 
 /** What must be equal for two tallies to be of one run. */
 const sameFields = ["kind", "steps", "without", "flaw", "twice"];
 /** Failures kept in a tally; all are counted. */
 const failuresKept = 20;
+const failuresShownMax = 5;
 
 /**
  * Reads `--name value` and `--switch`. `usage` is told what is wrong and does not return.
@@ -39,10 +40,55 @@ export function parseWords(words, { numbers, texts = {}, switches, usage }) {
 }
 
 /**
+ * The whole of a run, or the sum of earlier ones: prints what is asked for, and ends the process.
+ * `help` has the states to be reached by `coverageSeedsMin` seeds; `report` tells of a failure.
+ */
+export async function runSeeds(script, options, { help, coverageSeedsMin, report }) {
+  const tallies = options.sum ? readTallies(options.sum) : [];
+  if (!options.sum) {
+    for await (const tally of runPieces(script, options)) {
+      tallies.push(tally);
+      if (options.json) console.log(JSON.stringify(tally));
+      else if (options.portion) console.log(formatTally(tally, []));
+    }
+  }
+  const total = sumTallies(tallies);
+  if (options.coverage) {
+    for (const [name, text] of Object.entries(help)) {
+      console.log(`${String(total.coverage[name] ?? 0).padStart(10)}  ${name}: ${text}`);
+    }
+  }
+  for (const failure of total.failures.slice(0, failuresShownMax)) await report(total, failure);
+  const missing = missingStates(total, help, coverageSeedsMin);
+  for (const name of missing) console.log(`never reached: ${name} (${help[name]})`);
+  console.log(formatTally(total, missing));
+  process.exit(total.failed > 0 || missing.length > 0 ? 1 : 0);
+}
+
+/** What a thread does: its seeds of a piece, each by `simulate`, whose failure has a `message`. */
+export async function runSlice({ seed, seeds, twice, job, jobs }, { coverage, add, simulate }) {
+  const failures = [];
+  let events = 0;
+  let hash = 0;
+  for (let at = seed + job; at < seed + seeds; at += jobs) {
+    const result = await simulate(at);
+    events += result.events;
+    hash = (hash + result.hash) % 2 ** 32;
+    add(coverage, result.coverage);
+    const { failure } = result;
+    if (failure) failures.push({ seed: at, message: failure.message });
+    else if (twice && (await simulate(at)).hash !== result.hash) {
+      failures.push({ seed: at, message: "equal seeds: the second run has another hash" });
+    }
+  }
+  parentPort.postMessage({ coverage, failures, events, hash });
+}
+
+/**
  * Runs `seeds` seeds from `seed` on in pieces of `portion`; each piece on all threads. Yields the
  * tally of a piece when all of it is done.
  */
-export async function* runPieces(script, options) {
+async function* runPieces(script, options) {
   const end = options.seed + options.seeds;
   const size = options.portion || options.seeds;
   for (let from = options.seed; from < end; from += size) {
@@ -99,7 +145,7 @@ export function sumTallies(tallies) {
 }
 
 /** Every line of the files that is a tally; other lines are let pass. */
-export function readTallies(paths) {
+function readTallies(paths) {
   return paths.flatMap((path) =>
     readFileSync(path, "utf8")
       .split("\n")
@@ -114,7 +160,7 @@ export function missingStates(tally, help, seedsMin) {
   return Object.keys(help).filter((name) => !(tally.coverage[name] > 0));
 }
 
-export function formatTally(tally, missing) {
+function formatTally(tally, missing) {
   const perSecond = Math.round(tally.seeds / tally.seconds);
   const twice = tally.twice ? ", each twice with equal hashes" : "";
   return (

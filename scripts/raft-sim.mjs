@@ -6,7 +6,7 @@
 // (over 1,000 seeds) a coverage counter is zero, 2 usage.
 
 import { availableParallelism } from "node:os";
-import { isMainThread, parentPort, workerData } from "node:worker_threads";
+import { isMainThread, workerData } from "node:worker_threads";
 import {
   addCoverage,
   coverageHelp,
@@ -17,22 +17,14 @@ import {
   shrink,
   simulate,
 } from "../dist/raft/index.js";
-import {
-  formatTally,
-  missingStates,
-  parseWords,
-  readTallies,
-  runPieces,
-  sumTallies,
-} from "./raft-seeds.mjs";
+import { parseWords, runSeeds, runSlice } from "./raft-seeds.mjs";
 
-const failuresShownMax = 5;
 const traceShown = 40;
 /** Fewer seeds need not reach every state. */
 const coverageSeedsMin = 1000;
 
 if (isMainThread) await main();
-else runSlice(workerData);
+else await runOwnSlice(workerData);
 
 function usage(problem) {
   console.error(
@@ -60,21 +52,9 @@ function parseArguments(words) {
 
 async function main() {
   const options = parseArguments(process.argv.slice(2));
-  const tallies = options.sum ? readTallies(options.sum) : [];
-  if (!options.sum) {
-    for await (const tally of runPieces(import.meta.url, options)) {
-      tallies.push(tally);
-      if (options.json) console.log(JSON.stringify(tally));
-      else if (options.portion) console.log(formatTally(tally, []));
-    }
-  }
-  const total = sumTallies(tallies);
-  if (options.coverage) printCoverage(total.coverage);
-  for (const failure of total.failures.slice(0, failuresShownMax)) report(total, options, failure);
-  const missing = missingStates(total, coverageHelp, coverageSeedsMin);
-  for (const name of missing) console.log(`never reached: ${name} (${coverageHelp[name]})`);
-  console.log(formatTally(total, missing));
-  process.exit(total.failed > 0 || missing.length > 0 ? 1 : 0);
+  const tell = (tally, failure) => report(tally, options, failure);
+  const judged = { help: coverageHelp, coverageSeedsMin, report: tell };
+  await runSeeds(import.meta.url, options, judged);
 }
 
 function simOptions({ steps, without, flaw }, seed) {
@@ -82,23 +62,12 @@ function simOptions({ steps, without, flaw }, seed) {
   return { seed, steps, without: left, ...(flaw ? { flaw } : {}) };
 }
 
-function runSlice({ seed, seeds, twice, job, jobs, ...rest }) {
-  const coverage = createCoverage();
-  const failures = [];
-  let events = 0;
-  let hash = 0;
-  for (let at = seed + job; at < seed + seeds; at += jobs) {
-    const options = simOptions(rest, at);
-    const result = simulate(options);
-    events += result.events;
-    hash = (hash + result.hash) % 2 ** 32;
-    addCoverage(coverage, result.coverage);
-    if (result.failure) failures.push({ seed: at, message: result.failure.message });
-    else if (twice && simulate(options).hash !== result.hash) {
-      failures.push({ seed: at, message: "equal seeds: the second run has another hash" });
-    }
-  }
-  parentPort.postMessage({ coverage, failures, events, hash });
+function runOwnSlice(slice) {
+  return runSlice(slice, {
+    coverage: createCoverage(),
+    add: addCoverage,
+    simulate: (seed) => simulate(simOptions(slice, seed)),
+  });
 }
 
 function report(tally, options, { seed, message }) {
@@ -109,10 +78,4 @@ function report(tally, options, { seed, message }) {
   console.log(`  at event ${events}, faults ${[...swarm.faults].join(",")}`);
   for (const line of trace) console.log(`    ${line}`);
   console.log(`  repeat: ${formatCommand(run)}`);
-}
-
-function printCoverage(coverage) {
-  for (const [name, help] of Object.entries(coverageHelp)) {
-    console.log(`${String(coverage[name] ?? 0).padStart(10)}  ${name}: ${help}`);
-  }
 }

@@ -28,7 +28,7 @@ import { Installing } from "./installing.ts";
 import { MachineRun } from "./machine-run.ts";
 import { OwnSnapshots } from "./own-snapshots.ts";
 import type { HostSettings, SnapshotReceiver, StateMachine } from "./ports.ts";
-import { Repair } from "./repair.ts";
+import { RepairRun } from "./repair.ts";
 import { ReplicaRecord } from "./replica-record.ts";
 import { Waiters } from "./waiters.ts";
 
@@ -75,8 +75,8 @@ export class Group {
   readonly #flights = new Flights();
   readonly #snapshots: OwnSnapshots;
   readonly #installing: Installing;
+  readonly #repair: RepairRun;
   #contexts = 0;
-  #repair: Repair | undefined;
   #failure: Error | undefined;
   #isRemoved = false;
 
@@ -101,7 +101,8 @@ export class Group {
     const place = { group: this.id, index: boot.base.index, isUp: () => this.isUp };
     this.#snapshots = new OwnSnapshots(place, host, this.#raft);
     this.#installing = this.#createInstalling();
-    if (boot.meta.repairing) this.#repair = this.#createRepair();
+    this.#repair = this.#createRepair();
+    if (boot.meta.repairing) this.#repair.begin();
     if (boot.damage !== undefined) {
       host.counters.groupsRepairing++;
       host.logger.error("raft.repair_begun", { group: this.id, reason: boot.damage });
@@ -282,8 +283,7 @@ export class Group {
     // A node that cannot write cannot lead; one that slept first listens for its leader.
     const rests = !leads && (isAfterStall || this.#hangsMs() > electionMs);
     if (!rests) this.#raft.tick();
-    this.#repair?.tick(this.#raft);
-    this.#endRepair();
+    this.#repair.tick();
     if (this.#snapshots.isDue) this.#autoSnapshot();
     this.#host.wake(this);
   }
@@ -458,7 +458,7 @@ export class Group {
     for (const { context, index } of ready.readStates) this.#confirmed(context, index);
     for (const context of ready.readsLost) this.#waiters.readLost(context, this.#raft.leader);
     this.#waiters.serve(this.appliedIndex);
-    this.#endRepair();
+    this.#repair.proceed();
   }
 
   // A write ended: whatever waited for it and is next in order leaves.
@@ -485,7 +485,7 @@ export class Group {
     if (this.#failure !== undefined) return;
     this.#raft.advance({ applied: this.appliedIndex });
     this.#waiters.serve(this.appliedIndex);
-    this.#endRepair();
+    this.#repair.proceed();
     this.#host.wake(this);
   }
 
@@ -514,41 +514,19 @@ export class Group {
   }
 
   #confirmed(context: string, index: number): void {
-    if (this.#repair?.takes(context, index) !== true) this.#waiters.confirmed(context, index);
+    if (!this.#repair.takes(context, index)) this.#waiters.confirmed(context, index);
   }
 
-  #createRepair(): Repair {
-    const { random, counters, logger, settings } = this.#host;
-    const context = `repair.${this.incarnation}.${random.below(2 ** 32)}`;
-    return new Repair(context, settings.raft.electionTicks, () => {
-      counters.repairsAlone++;
-      logger.error("raft.repair_waits", { group: this.id, node: this.node });
-    });
-  }
-
-  // Old damage must say nothing at the next start, or a majority might be in repair for nothing: it
-  // is covered by a snapshot and followed by a later record before the mark is taken away.
-  #endRepair(): void {
-    const repair = this.#repair;
-    if (!this.isUp || !repair?.isDone(this.appliedIndex, this.#raft.persisted)) return;
-    if (this.#snapshots.index < (repair.toIndex ?? 0)) {
-      if (this.#snapshots.mayBegin) this.#autoSnapshot();
-      return;
-    }
-    this.#repair = undefined;
-    this.#disk.mark(this.#raft.term, (error) => {
-      if (error !== undefined) this.#host.failHost(error);
-      else this.#unmarkRepair();
-    });
-  }
-
-  #unmarkRepair(): void {
-    this.#record.save({ repairing: false }, (error) => {
-      if (error !== undefined) this.#host.failHost(error);
-      if (error !== undefined || !this.isUp) return;
-      this.#raft.setRepairing(false);
-      this.#host.counters.groupsRepaired++;
-      this.#host.logger.info("raft.repair_ended", { group: this.id, index: this.appliedIndex });
+  #createRepair(): RepairRun {
+    return new RepairRun(this.#host, {
+      group: this.id,
+      raft: this.#raft,
+      disk: this.#disk,
+      record: this.#record,
+      snapshots: this.#snapshots,
+      isUp: () => this.isUp,
+      appliedIndex: () => this.appliedIndex,
+      takeSnapshot: () => this.#autoSnapshot(),
     });
   }
 }
