@@ -240,8 +240,8 @@ async function makeOneDir(path: string): Promise<boolean> {
   } catch (error) {
     const errno = errnoOf(error);
     if (errno === "ENOENT") return false;
-    const isFolder = errno === "EEXIST" && (await isDirectory(path));
-    if (!isFolder) throw notMade(path, error);
+    const there = errno === "EEXIST" ? await kindOf(path) : undefined;
+    if (there !== "folder") throw notMade(path, there, error);
     await syncParentOfExisting(path);
     return true;
   }
@@ -249,14 +249,26 @@ async function makeOneDir(path: string): Promise<boolean> {
   return true;
 }
 
-function notMade(path: string, cause: unknown): Error {
-  if (errnoOf(cause) !== "EEXIST") return diskError("mkdir", path, cause);
-  const reason = "a file has this name";
+type Kind = "folder" | "file" | "dead link";
+
+function notMade(path: string, there: Kind | undefined, cause: unknown): Error {
+  const errno = errnoOf(cause);
+  if (errno !== "EEXIST" && errno !== "ENOTDIR") return diskError("mkdir", path, cause);
+  const reason =
+    there === undefined
+      ? "a part of the path is a file"
+      : `a ${there === "file" ? "file" : "link to nothing"} has this name`;
   return diskErrors.failed({ operation: "mkdir", path, errno: "ENOTDIR", reason }, cause);
 }
 
-async function isDirectory(path: string): Promise<boolean> {
-  return (await promised("stat", path, fs.promises.stat(path))).isDirectory();
+/** REQUIRES: something has this name. */
+async function kindOf(path: string): Promise<Kind> {
+  try {
+    return (await fs.promises.stat(path)).isDirectory() ? "folder" : "file";
+  } catch (error) {
+    if (errnoOf(error) === "ENOENT") return "dead link";
+    throw diskError("stat", path, error);
+  }
 }
 
 // A folder in a place we may not read was made by somebody else and is theirs to sync.

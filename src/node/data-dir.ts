@@ -264,7 +264,8 @@ async function plainError(
     return nodeErrors.dataDirInUse({ path, holder }, error);
   }
   if (isCodedError(error, diskErrors.denied.row.code)) {
-    return nodeErrors.dataDirDenied({ path }, error);
+    const refusal = error.details.errno === "EROFS" ? "dataDirReadOnly" : "dataDirDenied";
+    return nodeErrors[refusal]({ path }, error);
   }
   if (isFullError(error)) return dataDirFull(path, disk, error);
   return nodeErrors.dataDirFailed({ path, reason: error.message }, error);

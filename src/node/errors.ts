@@ -95,6 +95,14 @@ export const nodeErrors = defineErrors({
       "change its owner or choose another data.dir",
     help: "The node needs a directory of its own, mode 0700, owned by the user that runs it.",
   },
+  dataDirReadOnly: {
+    code: "NODE_DATA_DIR_READ_ONLY",
+    kind: "invalid",
+    message:
+      'cannot open data directory "{path}": its volume is mounted read-only; ' +
+      "mount it writable or choose another data.dir",
+    help: "A volume that was writable before may have been remounted after an IO error: see dmesg.",
+  },
   dataDirNetwork: {
     code: "NODE_DATA_DIR_NETWORK",
     kind: "invalid",

@@ -37,6 +37,20 @@ test("a path that cannot be made ends in an error, not in an endless climb", asy
   await expect(nodeDisk.makeDir("")).rejects.toMatchObject({ code: "DISK_NOT_FOUND" });
 });
 
+test("what stands where a folder should be made is named", async () => {
+  await inFolder(async (dir) => {
+    fs.writeFileSync(join(dir, "file"), "");
+    fs.symlinkSync(join(dir, "nowhere"), join(dir, "link"));
+    const made = (name: string) => nodeDisk.makeDir(join(dir, name));
+    await expect(made("file")).rejects.toThrow("failed: a file has this name");
+    await expect(made("file/below")).rejects.toThrow("failed: a part of the path is a file");
+    await expect(made("link")).rejects.toThrow("link failed: a link to nothing has this name");
+    await expect(made("link/below")).rejects.toThrow("link failed: a link to nothing has this");
+    fs.mkdirSync(join(dir, "nowhere"));
+    await made("link/below");
+  });
+});
+
 test("short writes and short reads are completed", async () => {
   await inFolder(async (dir) => {
     const disk = createNodeDisk({ ...fs, ...threeBytesAtATime } as unknown as FileCalls);

@@ -221,6 +221,17 @@ test("missing rights are named, whatever the key-value store made of them", asyn
   );
 });
 
+test("a volume that is mounted read-only is not taken for missing rights", async () => {
+  const { open, kv, disk } = machine();
+  kv.failure = kvErrors.failed({ path: "data/lock", reason: "IO error: data/lock/LOCK" });
+  disk.open = async (path) => {
+    throw diskErrors.denied({ operation: "open", path, errno: "EROFS" });
+  };
+  const error = await open().catch((thrown: unknown) => thrown);
+  expect(error).toMatchObject({ code: "NODE_DATA_DIR_READ_ONLY" });
+  expect(String(error)).toContain("its volume is mounted read-only; mount it writable");
+});
+
 test("a failing volume is named with its error", async () => {
   const { codeOf, disk, kv } = machine();
   disk.inject({ on: "write", fails: "EIO" });
