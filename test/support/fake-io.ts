@@ -16,14 +16,15 @@ export type FakeIo = Io & {
 };
 
 export function createFakeIo(
-  options: { stdin?: string; environment?: Io["environment"] } = {},
+  options: { stdin?: string | Buffer | Readable; environment?: Io["environment"] } = {},
 ): FakeIo {
+  const { stdin = "" } = options;
   const out: Buffer[] = [];
   const error: string[] = [];
   const exits: number[] = [];
   return {
     environment: options.environment ?? {},
-    stdin: Readable.from([Buffer.from(options.stdin ?? "")]),
+    stdin: stdin instanceof Readable ? stdin : Readable.from([Buffer.from(stdin)]),
     isTerminal: false,
     isScreen: false,
     command: "flagstone",

@@ -2,7 +2,6 @@
 // well only when the broker has acknowledged everything of QoS 1 and 2.
 
 import { readFile } from "node:fs/promises";
-import { createInterface } from "node:readline";
 import { toError } from "../../base/index.ts";
 import { topicNameFault } from "../../topic/index.ts";
 import {
@@ -15,6 +14,7 @@ import {
 import type { Command, CommandInput, Io, Options } from "../command.ts";
 import { cliErrors } from "../errors.ts";
 import { exitCodes } from "../exit-codes.ts";
+import { linesOf } from "../lines.ts";
 import type { ConnectClient, MqttClient, OutgoingMessage } from "../mqtt-client.ts";
 import { connectSocket } from "../mqtt-connection.ts";
 
@@ -101,11 +101,15 @@ async function readPayload(
     const bytes = Buffer.from(chunk);
     sizeBytes += bytes.length;
     if (sizeBytes > payloadBytesMax) {
-      throw cliErrors.usage({ reason: "standard input is larger than any MQTT packet (256 MiB)" });
+      throw tooLarge("standard input");
     }
     chunks.push(bytes);
   }
   return Buffer.concat(chunks);
+}
+
+function tooLarge(what: string): Error {
+  return cliErrors.usage({ reason: `${what} is larger than any MQTT packet (256 MiB)` });
 }
 
 async function readPayloadFile(path: string): Promise<Uint8Array> {
@@ -119,23 +123,37 @@ async function readPayloadFile(path: string): Promise<Uint8Array> {
 /** Messages on their way at once; the rest of standard input waits. */
 const windowMax = 64;
 
+/** @throws as the first message that is refused, whether or not another line has come by then. */
 async function publishLines(
   client: MqttClient,
   base: Omit<OutgoingMessage, "payload">,
   io: Io,
 ): Promise<void> {
   const underWay = new Set<Promise<void>>();
-  for await (const line of createInterface({
-    input: io.stdin,
-    crlfDelay: Number.POSITIVE_INFINITY,
-  })) {
-    const done = client.publish({ ...base, payload: Buffer.from(line) }).finally(() => {
-      underWay.delete(done);
+  let isRefused = false;
+  let refuse: (error: unknown) => void = () => undefined;
+  const refused = new Promise<never>((_resolve, reject) => {
+    refuse = reject;
+  });
+  const send = (payload: Buffer): void => {
+    const failed = (error: unknown): void => {
+      isRefused = true;
+      refuse(error);
+    };
+    const done = client.publish({ ...base, payload }).catch(failed);
+    const settled = done.then(() => {
+      underWay.delete(settled);
     });
-    // Awaited below; the first refusal ends the run and the others must not go unhandled.
-    done.catch(() => undefined);
-    underWay.add(done);
-    if (underWay.size >= windowMax) await Promise.race(underWay);
-  }
-  await Promise.all(underWay);
+    underWay.add(settled);
+  };
+  const sendAll = async (): Promise<void> => {
+    const tooLong = () => tooLarge("a line of standard input");
+    for await (const payload of linesOf(io.stdin, payloadBytesMax, tooLong)) {
+      if (isRefused) return;
+      send(payload);
+      if (underWay.size >= windowMax) await Promise.race(underWay);
+    }
+    await Promise.all(underWay);
+  };
+  await Promise.race([refused, sendAll().then(() => (isRefused ? refused : undefined))]);
 }

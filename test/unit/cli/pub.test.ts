@@ -1,6 +1,7 @@
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { PassThrough, type Readable } from "node:stream";
 import { expect, test } from "vitest";
 import { createPub } from "../../../src/cli/commands/pub.ts";
 import { cliErrors } from "../../../src/cli/errors.ts";
@@ -8,7 +9,11 @@ import { createFakeIo } from "../../support/fake-io.ts";
 import { FakeBroker } from "../../support/fake-mqtt-client.ts";
 import { run } from "../../support/run-command.ts";
 
-async function pub(line: readonly string[], broker = new FakeBroker(), stdin = "") {
+async function pub(
+  line: readonly string[],
+  broker = new FakeBroker(),
+  stdin: string | Buffer | Readable = "",
+) {
   const { io, exit } = run(createPub(broker.connect), line, createFakeIo({ stdin }));
   return { broker, io, exit: await exit };
 }
@@ -60,6 +65,22 @@ test("-l sends a message for each line, in order, with a bounded number on their
   expect(broker.underWayMax).toBeLessThanOrEqual(64);
 });
 
+test("-l takes the bytes of a line as they are; only LF and CRLF end one", async () => {
+  const lines = [
+    Buffer.from("lat\xe9in", "latin1"),
+    Buffer.from("a\rb"),
+    Buffer.from("one\u2028two\u0085three"),
+    Buffer.from([0, 255, 254]),
+    Buffer.alloc(0),
+    Buffer.from("no end"),
+  ];
+  const ends = ["\n", "\n", "\r\n", "\n", "\r\n", ""].map((end) => Buffer.from(end));
+  const stdin = Buffer.concat(lines.flatMap((line, at) => [line, ends[at] as Buffer]));
+  const { broker, exit } = await pub(["-t", "a", "-l"], undefined, stdin);
+  expect(exit).toBe(0);
+  expect(broker.published.map(({ payload }) => Buffer.from(payload))).toEqual(lines);
+});
+
 test("a refused publish ends with 1 and its reason", async () => {
   const broker = new FakeBroker();
   broker.publishFailure = cliErrors.publishRefused({ topic: "a", reason: "quota exceeded (0x97)" });
@@ -72,6 +93,16 @@ test("a refused line ends the run instead of being passed over", async () => {
   const broker = new FakeBroker();
   broker.publishFailure = cliErrors.publishRefused({ topic: "a", reason: "no" });
   expect((await pub(["-t", "a", "-l", "-q", "1"], broker, "1\n2\n")).exit).toBe(1);
+});
+
+test("a line that is refused while no other comes ends the run with its reason", async () => {
+  const broker = new FakeBroker();
+  broker.publishFailure = cliErrors.publishRefused({ topic: "a", reason: "no" });
+  const stdin = new PassThrough();
+  stdin.write("1\n");
+  const { exit, io } = await pub(["-t", "a", "-l", "-q", "1"], broker, stdin);
+  expect(exit).toBe(1);
+  expect(io.stderr()).toBe("publish to a refused: no\n");
 });
 
 test("a broker that cannot be reached ends with 4", async () => {
