@@ -168,7 +168,7 @@ export const raftErrors = defineErrors({
   peerRefused: {
     code: "RAFT_PEER_REFUSED",
     kind: "invalid",
-    message: "{address} refused the connection: {reason}",
+    message: "the connection of {address} was refused, and told: {reason}",
     help:
       "Compare cluster, site and release of both nodes. A copied or restored directory is no member: " +
       "remove the member and join with an empty one.",
