@@ -22,6 +22,7 @@ export const hostCounterHelp = {
   acksDelayed: "Answers held until the next tick, above the soft mark",
   stalls: "Ticks that came late",
   flushesHung: "Leaders that stepped down over a flush that did not end",
+  fullLeadersYielded: "Leaders without space that handed over",
   snapshotsTaken: "Snapshots taken",
   snapshotsSent: "Snapshots sent to the end",
   snapshotsInstalled: "Snapshots received and installed",

@@ -77,6 +77,8 @@ export class Group {
   readonly #installing: Installing;
   readonly #repair: RepairRun;
   #contexts = 0;
+  /** Ticks for which this leader's log has had no space. */
+  #fullTicks = 0;
   #failure: Error | undefined;
   #isRemoved = false;
 
@@ -283,6 +285,7 @@ export class Group {
     // A node that cannot write cannot lead; one that slept first listens for its leader.
     const rests = !leads && (isAfterStall || this.#hangsMs() > electionMs);
     if (!rests) this.#raft.tick();
+    if (leads) this.#yieldWithoutSpace();
     this.#repair.tick();
     if (this.#snapshots.isDue) this.#autoSnapshot();
     this.#host.wake(this);
@@ -423,6 +426,27 @@ export class Group {
     this.#host.counters.proposalsRefused++;
     const limit = this.#host.settings.raft.uncommittedBytesMax;
     return raftErrors.limit({ what: `what group ${group} has not committed`, limit });
+  }
+
+  // A leader without space refuses every write, and another member may have space. Whoever it is, it
+  // does the same: leadership goes round until it meets one that has.
+  #yieldWithoutSpace(): void {
+    const { log, settings, counters, logger } = this.#host;
+    this.#fullTicks = log.full ? this.#fullTicks + 1 : 0;
+    if (this.#fullTicks < settings.raft.electionTicks) return;
+    const heir = this.#nextVoter();
+    if (heir === undefined || !this.#raft.transfer(heir).accepted) return;
+    this.#fullTicks = 0;
+    counters.fullLeadersYielded++;
+    logger.warn("raft.full_leader_yields", { group: this.id, node: this.node, to: heir });
+  }
+
+  /** The voter behind us, in a circle, among those that answer. */
+  #nextVoter(): NodeId | undefined {
+    const { peers, configuration } = this.#raft.status();
+    const answering = new Set(peers.filter(({ active }) => active).map(({ node }) => node));
+    const nodes = configuration.voters.filter((node) => answering.has(node));
+    return nodes.find((node) => node > this.node) ?? nodes[0];
   }
 
   #hangsMs(): number {

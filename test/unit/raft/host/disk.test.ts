@@ -58,6 +58,37 @@ test("without space a leader refuses proposals with retry, and takes them again 
   await cluster.close();
 });
 
+test("a leader that stays without space hands over, until one has space, and catches up by itself", async () => {
+  for (const fullCount of [1, 2]) {
+    const cluster = new RaftCluster({ seed: `full ${fullCount}` });
+    await cluster.form(3);
+    const first = await cluster.leader();
+    await cluster.propose(first, "before");
+    await cluster.clock.advance(1_000);
+    const circle = [first.node, (first.node % 3) + 1].slice(0, fullCount);
+    for (const node of circle) cluster.station(node).disk.setCapacity(0);
+    const isAway = (): boolean => {
+      const leader = cluster.stations.find(({ node }) => cluster.group(node).role === "leader");
+      return leader !== undefined && !circle.includes(leader.node);
+    };
+    for (let count = 0; count < 600 && !isAway(); count++) {
+      const leader = await cluster.leader();
+      await cluster.propose(leader, "f".repeat(1_000)).catch(() => undefined);
+      await cluster.clock.advance(50);
+    }
+    expect(isAway()).toBe(true);
+    const yielded = circle.map((node) => hostOf(cluster.station(node)).counters.fullLeadersYielded);
+    expect(yielded[0]).toBeGreaterThan(0);
+    for (const node of circle) cluster.station(node).disk.setCapacity(2 ** 40);
+    const leader = await cluster.leader();
+    await cluster.propose(leader, "after");
+    const hasAll = ({ node }: Station): boolean => cluster.texts(node).at(-1) === "after";
+    await cluster.until(() => cluster.stations.every(hasAll));
+    expect(cluster.stations.flatMap(({ failures }) => failures)).toEqual([]);
+    await cluster.close();
+  }
+});
+
 test("a leader whose flush hangs for two elections steps down, and is not elected while it hangs", async () => {
   const cluster = new RaftCluster();
   await cluster.form(3);
