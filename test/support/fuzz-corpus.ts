@@ -43,12 +43,12 @@ export class Corpus {
   /** Keeps the shortest stream of a kind that is new; streams of several packets are not kept. */
   add(stream: Buffer, version: 4 | 5, sender: Kept["sender"], outcome: string): void {
     if (outcome === "" || outcome.includes(" | ")) return;
-    const one = { version, sender, hex: stream.toString("hex"), outcome };
-    const key = keyOf(one);
+    const key = keyOf({ version, sender, outcome });
+    if (this.#known.has(key)) return;
     const kept = this.#kept.get(key);
-    if (this.#known.has(key) || (kept !== undefined && kept.hex.length <= one.hex.length)) return;
+    if (kept !== undefined && kept.hex.length <= 2 * stream.length) return;
     if (kept === undefined) this.added++;
-    this.#kept.set(key, one);
+    this.#kept.set(key, { version, sender, hex: stream.toString("hex"), outcome });
   }
 
   text(): string {
@@ -59,6 +59,6 @@ export class Corpus {
   }
 }
 
-function keyOf({ version, sender, outcome }: Kept): string {
+function keyOf({ version, sender, outcome }: Omit<Kept, "hex">): string {
   return `${version} ${sender} ${outcome}`;
 }

@@ -29,6 +29,7 @@ export class Receiver {
   readonly #open = new Set<number>();
   readonly #fresh: Arrival[] = [];
   readonly #seen = new Set<string>();
+  readonly #counts = new Map<string, number>();
   #client: RawClient | undefined;
 
   /** Takes everything that comes on this connection from now on. */
@@ -51,6 +52,11 @@ export class Receiver {
   /** The first arrival of each text. */
   fresh(topic?: string): Arrival[] {
     return this.#fresh.filter((arrival) => topic === undefined || arrival.topic === topic);
+  }
+
+  /** Texts of a topic so far, repeats left out. */
+  count(topic: string): number {
+    return this.#counts.get(topic) ?? 0;
   }
 
   /** Resolves when so many different messages have arrived; rejects with how many did. */
@@ -79,6 +85,7 @@ export class Receiver {
     if (!arrival.isRepeat && !this.#seen.has(key)) {
       this.#seen.add(key);
       this.#fresh.push(arrival);
+      this.#counts.set(arrival.topic, this.count(arrival.topic) + 1);
     }
     if (arrival.qos === 2) this.#open.add(arrival.packetId as number);
     if (arrival.qos === 0 || this.mute(arrival)) return;

@@ -4,7 +4,8 @@
 // A transaction read at `readTimeUs`; it conflicts when a later write touched what it read. The
 // window goes back 5 s or 100,000 writes, and never beyond the leader's claim: what it no longer (or
 // never) knew counts as a conflict. So a verdict of "no conflict" is always true, one of "conflict"
-// may be over-careful. Entries come in commit order; times are commit times.
+// may be over-careful. Entries come in commit order; times are commit times. A write lets older ones
+// go; a checkpoint lets go of all that it covers, so that a shard without writes keeps none.
 
 import { assert } from "../../base/index.ts";
 import { intersects, matches, splitTopic, type TopicFilter } from "../../topic/index.ts";
@@ -81,6 +82,13 @@ export class RecentWrites {
       if (reads.some((read) => touches(write, read))) return { kind: "overtaken", write };
     }
     return undefined;
+  }
+
+  /** Lets go of all writes up to a time: what was read before it is told to start again. */
+  forgetThrough(timeUs: number): void {
+    this.#writes = this.#writes.slice(this.#firstAfter(timeUs));
+    this.#start = 0;
+    this.#floorUs = Math.max(this.#floorUs, timeUs);
   }
 
   #forget(beforeUs: number): void {

@@ -333,6 +333,7 @@ export class MapShard implements MapShardFace, ShardMachine {
   }
 
   capture(): CheckpointImage {
+    this.#recent.forgetThrough(this.appliedUs);
     let proof: Uint8Array | undefined;
     const point = { index: this.shard.appliedIndex, timeUs: this.appliedUs };
     return {

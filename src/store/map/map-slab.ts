@@ -1,5 +1,5 @@
 // The slab of a map shard: one key-value store, the writes it has not taken yet (`overlay`) and a
-// bounded cache of versions, absent keys included.
+// bounded cache of versions, also of keys that were looked for and are absent.
 //
 // Applied writes go to the overlay at once and to the store in batches; after a crash the log
 // brings back what the store lost. A key is answered by overlay, then cache, then store.
@@ -214,7 +214,8 @@ export class MapSlab {
         if (this.#overlay.get(key) !== version) continue;
         this.#overlay.delete(key);
         this.#onMemory(-bytesOf(version, key));
-        this.#cache.set(key, version);
+        // A key that was deleted is seldom asked for again: what has ended costs no memory.
+        if (version.value !== undefined) this.#cache.set(key, version);
       }
     }
   }

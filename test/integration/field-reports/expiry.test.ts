@@ -202,8 +202,8 @@ test("R14: of clients with random ids that never come back nothing stays behind 
               subscribe5(1, [["r14", 1]]),
             ),
           );
-          await client.expect("connack");
-          await client.expect("suback");
+          await client.expect("connack", 30_000);
+          await client.expect("suback", 30_000);
           client.drop();
           await client.close();
         }),
@@ -217,8 +217,7 @@ test("R14: of clients with random ids that never come back nothing stays behind 
       await pause(100);
     }
   };
-  // The caches of state hold 64 MiB: in the long run they are full before it is measured.
-  await comeAndGo("warm", isLong ? 100_000 : 100);
+  await comeAndGo("warm", isLong ? 5000 : 100);
   await gone();
   const heapBytes = await collectedHeapBytes(own.process);
   await comeAndGo("r14", count);
@@ -230,9 +229,16 @@ test("R14: of clients with random ids that never come back nothing stays behind 
   await p.expectBytes("40 03 0001 10");
   const { connack } = await own.resume("r14 0", { expiryS: 1 });
   expect(connack.sessionPresent).toBe(false);
-  const grownBytes = (await collectedHeapBytes(own.process)) - heapBytes;
-  // Caches fill up for a while: in the short run that is most of it.
-  expect(grownBytes).toBeLessThan(isLong ? 0.1 * heapBytes : 5 * 2 ** 20);
+  // Caches fill up for a while: in the short run that is most of it. What a transaction is judged by
+  // goes with the next checkpoint, within a minute.
+  const growthMax = isLong ? 0.1 * heapBytes : 5 * 2 ** 20;
+  const grown = async (): Promise<number> => (await collectedHeapBytes(own.process)) - heapBytes;
+  let grownBytes = await grown();
+  for (let looks = 0; isLong && grownBytes >= growthMax && looks < 18; looks++) {
+    await pause(5000);
+    grownBytes = await grown();
+  }
+  expect(grownBytes).toBeLessThan(growthMax);
 });
 
 test("R2: a subscription is part of the session, before and after the client is back", async () => {

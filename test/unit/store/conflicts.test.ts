@@ -87,4 +87,17 @@ describe("recent writes", () => {
     expect(window.check([readTopic("t9001")], 9_000)?.kind).toBe("overtaken");
     expect(window.check([readTopic("t9001")], 9_001)).toBeUndefined();
   });
+
+  test("a checkpoint lets go of what it covers: reads before it conflict, later ones are judged", () => {
+    const window = new RecentWrites(0);
+    for (const timeUs of [100, 200, 300]) window.record(putRecord(`t${timeUs}`, timeUs));
+    window.forgetThrough(200);
+    expect([window.count, window.floorUs]).toEqual([1, 200]);
+    expect(window.check([readTopic("x")], 199)?.kind).toBe("too_old");
+    expect(window.check([readTopic("x")], 200)).toBeUndefined();
+    expect(window.check([readTopic("t300")], 200)?.kind).toBe("overtaken");
+    window.forgetThrough(300);
+    window.record(putRecord("t400", 400));
+    expect(window.check([readTopic("t400")], 300)?.kind).toBe("overtaken");
+  });
 });

@@ -47,6 +47,16 @@ describe("keys", () => {
   });
 });
 
+test("a key that was deleted is in memory only once it is looked for", async () => {
+  const { bench, slab } = await slabWith(["ended", "lasts"]);
+  slab.set("ended", { timeUs: 3, value: undefined });
+  expect(slab.peek("ended")?.timeUs).toBe(3);
+  await bench.run(slab.sync());
+  expect([slab.peek("ended"), slab.peek("lasts")?.timeUs]).toEqual([undefined, 2]);
+  expect((await bench.run(slab.load("ended"))).value).toBeUndefined();
+  expect(slab.peek("ended")).toBeDefined();
+});
+
 describe("match", () => {
   const words = ["", "a", "b", "c d", "$s", "+x", "a%", "é"];
   const topics = words.flatMap((first) => [

@@ -206,6 +206,24 @@ describe("guards", () => {
     expect(sameUs).toBeGreaterThan(guardedUs);
   });
 
+  test("a checkpoint keeps no writes in memory: a transaction over it begins again", async () => {
+    const m = new StoreMachine({ seed: 1 });
+    const { store } = await m.boot();
+    const shard = store.state("owner");
+    let runs = 0;
+    const over = shard.transact(async (tx) => {
+      runs++;
+      await tx.get("a");
+      if (runs === 1) {
+        await write(shard, "b", "1");
+        await store.checkpoint();
+      }
+      tx.put("c", text("1"));
+    });
+    await m.clock.complete(over);
+    expect(runs).toBe(2);
+  });
+
   test("guards on more data than the cache holds are decided all the same", async () => {
     const { m, shard } = await boot();
     const guards: Array<{ key: string; timeUs: number }> = [];
