@@ -2,7 +2,8 @@
 // messages, however they are cut. The one home of ws.
 //
 // Refused: other paths (404), pages of strange origins (403), peers that offer neither `mqtt` nor
-// `mqttv3.1` (400), what is no upgrade (426); then text messages (1003) and too large ones (1009).
+// `mqttv3.1` (400), what is no upgrade (426); then text messages (1003), too large ones (1009), those
+// in too many parts (1008) and floods of pings.
 
 import http, { type IncomingMessage } from "node:http";
 import net from "node:net";
@@ -24,6 +25,12 @@ export type Upgrade = {
 const subprotocols = ["mqtt", "mqttv3.1"];
 const headerBytesMax = 8 * 1024;
 const closeTimeoutMs = 5000;
+/** Parts of a message: more cost more memory than they bring bytes. */
+const fragmentsMax = 16_384;
+/** Parts of the stream that make no whole frame yet. */
+const chunksMax = 65_536;
+/** Pings that came before their answers could leave; one more ends the connection. */
+const pongsMax = 60;
 const unsupportedData = 1003;
 const normalClosure = 1000;
 
@@ -51,13 +58,16 @@ export class WebSocketDoor {
       this.#waiting.get(socket)?.upgrade.failed(errnoOf(error));
       socket.destroy();
     });
-    // A constant of its own: the types of ws do not know `closeTimeout` yet.
+    // A constant of its own: the types of ws do not know all of them yet.
     const options = {
       noServer: true,
       clientTracking: false,
       perMessageDeflate: false,
       maxPayload: rules.messageBytesMax,
       closeTimeout: closeTimeoutMs,
+      maxFragments: fragmentsMax,
+      maxBufferedChunks: chunksMax,
+      maxPendingAutoPongs: pongsMax,
       handleProtocols: (offered: Set<string>) =>
         subprotocols.find((name) => offered.has(name)) ?? false,
     };

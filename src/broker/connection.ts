@@ -226,6 +226,10 @@ export class ClientConnection
       {
         answer: (reasonCode, data) => this.#core.sendAuth(reasonCode, authData(data)),
         decided: (outcome) => this.#loggedIn(packet, outcome),
+        renewed: ({ grants }) => {
+          const { clientId, user } = this.client;
+          this.client = { clientId, user, ...(grants !== undefined && { grants }) };
+        },
         ended: (why) => this.#loginEnded(why),
       },
     );
@@ -268,11 +272,10 @@ export class ClientConnection
   async #openSession(request: ConnectRequest): Promise<Opened> {
     const { core, output, parts } = { core: this.#core, output: this.#output, parts: this.#parts };
     const { rights, clock, counters, sessions, path, settings } = parts;
-    const { client } = this;
-    const device = deviceProfileOf(settings.devices, client.clientId);
+    const device = deviceProfileOf(settings.devices, this.client.clientId);
     const paced = (waitMs: number) => this.#pace(waitMs);
     const tap = this.#tap;
-    const shared = { core, output, client, rights, clock, counters };
+    const shared = { core, output, owner: this, rights, clock, counters };
     const own = new ClientLink({ ...shared, device, paced, tap });
     this.#hooks = createClientHooks(this.#parts, this);
     const link = this.#hooks?.linkOf(own) ?? own;
@@ -310,7 +313,7 @@ export class ClientConnection
       subscribed: hooks?.subscribed,
       core: this.#core,
       session,
-      client: this.client,
+      owner: this,
       tap: this.#tap,
       blockedChanged: () => this.#reading.update(),
     });

@@ -2,8 +2,8 @@
 // packets; later, re-authentication of a client that is in.
 //
 // It lasts until its identity is no longer good or expires. One step of an exchange is under way at a
-// time. Whatever throws refuses: a broken method lets nobody
-// in. What is logged names reasons, never credentials.
+// time. Whatever throws refuses: a broken method lets nobody in. What is logged names reasons, never
+// credentials.
 
 import type { Clock } from "../base/index.ts";
 import { type AuthPacket, type ConnectPacket, type ReasonCode, reason } from "../mqtt/index.ts";
@@ -44,6 +44,8 @@ export interface LoginOwner {
   answer(reasonCode: ReasonCode, data: Buffer | undefined): void;
   /** Of CONNECT, once. */
   decided(outcome: LoginOutcome): void;
+  /** A client that is in has shown again who it is; its rights may be others now. */
+  renewed(identity: Identity): void;
   /** A client that was let in is to go. */
   ended(why: string): void;
 }
@@ -186,12 +188,23 @@ export class Login {
       this.#leave("re-authentication as another user");
     } else {
       this.#keep(outcome.identity);
+      this.#owner.renewed(outcome.identity);
       this.#owner.answer(reason.success, outcome.data);
     }
   }
 
-  /** Tokens, certificates and services tell names that no file or store would take. */
+  /**
+   * A table may have changed while the password was hashed, and whoever is not in yet was passed over
+   * then. Tokens, certificates and services tell names that no file or store would take.
+   */
   #checked(outcome: Extract<LoginOutcome, { kind: "in" }>): LoginOutcome {
+    if (!this.#parts.auth.isCurrent(outcome.identity)) {
+      return {
+        kind: "refused",
+        reasonCode: this.#denialReason(),
+        why: "its user or key has changed",
+      };
+    }
     const { user } = outcome.identity;
     if (user === undefined) return outcome;
     const isReserved = user === this.#parts.reservedUser;

@@ -16,7 +16,8 @@ import type { ConnectionOutput } from "./write-path.ts";
 export type LinkParts = {
   readonly core: ServerConnection;
   readonly output: ConnectionOutput;
-  readonly client: Client;
+  /** Its rights may change with a new login. */
+  readonly owner: { readonly client: Client };
   readonly rights: Rights;
   readonly clock: Clock;
   readonly counters: BrokerCounters;
@@ -51,9 +52,9 @@ export class ClientLink implements SessionLink {
   }
 
   #publish(message: Ttv, delivery: Delivery): "sent" | "too_large" | "full" {
-    const { core, output, client, rights, counters } = this.#parts;
+    const { core, output, owner, rights, counters } = this.#parts;
     if (core.state !== "connected") return "full";
-    if (!rights.may("receive", client, message.topic)) {
+    if (!rights.may("receive", owner.client, message.topic)) {
       // To the session it is as good as done, like a message that the client cannot take.
       counters.deliveriesDenied++;
       return "too_large";
@@ -78,9 +79,9 @@ export class ClientLink implements SessionLink {
   }
 
   publishRun(run: MessageRun, count: number, packetIds: Uint16Array): boolean {
-    const { core, output, client, rights, counters, device, tap } = this.#parts;
+    const { core, output, owner, rights, counters, device, tap } = this.#parts;
     if (!(run instanceof LiveRun) || device !== undefined || tap.isWatched) return false;
-    if (!rights.may("receive", client, run.topic)) return false;
+    if (!rights.may("receive", owner.client, run.topic)) return false;
     const { frames } = run;
     const sizeBytes = (frames.starts[count] as number) - frames.start;
     if (!output.admits(sizeBytes) || !core.sendRun(frames, count, packetIds)) return false;
@@ -90,8 +91,8 @@ export class ClientLink implements SessionLink {
   }
 
   fits(message: Ttv, delivery: Delivery): boolean {
-    const { core, client, rights } = this.#parts;
-    if (!rights.may("receive", client, message.topic)) return false;
+    const { core, owner, rights } = this.#parts;
+    if (!rights.may("receive", owner.client, message.topic)) return false;
     const { qos, dup, retain, packetId, subscriptionIds } = delivery;
     const remainingExpiryS = this.#remainingExpiryS(message.expiryUs);
     const options = { qos, dup, retain, packetId, subscriptionIds, remainingExpiryS };

@@ -26,7 +26,8 @@ import { waitFor } from "./waiting.ts";
 export type SubscribePathParts = {
   readonly core: ServerConnection;
   readonly session: Session;
-  readonly client: Client;
+  /** Its rights may change with a new login. */
+  readonly owner: { readonly client: Client };
   readonly tap: Pick<ConnectionTap, "suback">;
   readonly rights: Rights;
   readonly clock: Clock;
@@ -94,7 +95,7 @@ export class SubscribePath {
         const granted = results.filter(isGranted);
         session.sendRetained(granted);
         subscribed?.(granted);
-        this.#parts.sys.greet(this.#parts.client.clientId, granted);
+        this.#parts.sys.greet(this.#parts.owner.client.clientId, granted);
         this.#end();
       },
       error: (error) => {
@@ -147,7 +148,8 @@ export class SubscribePath {
 
   #faultOf({ filter, text }: RequestedFilter): ReasonCode | undefined {
     if (filter === undefined) return reason.topicFilterInvalid;
-    const { rights, client, settings, log } = this.#parts;
+    const { rights, owner, settings, log } = this.#parts;
+    const { client } = owner;
     // Of a shared subscription the filter inside counts.
     if (rights.may("subscribe", client, filter.filter.text)) return undefined;
     log.warn("broker.subscribe_denied", { clientId: client.clientId, filter: text });
@@ -164,9 +166,9 @@ export class SubscribePath {
       .map(({ subscription }) => subscription.filter)
       .filter((filter) => this.#lastAsked.get(filter) === request && this.#unwanted.delete(filter));
     if (filters.length === 0) return;
-    const { session, client, log } = this.#parts;
+    const { session, owner, log } = this.#parts;
     session.unsubscribe(filters).catch((error) => {
-      log.warn("broker.subscribe_not_taken_back", { clientId: client.clientId, error });
+      log.warn("broker.subscribe_not_taken_back", { clientId: owner.client.clientId, error });
     });
   }
 
@@ -188,16 +190,16 @@ export class SubscribePath {
   }
 
   #failed(what: string, error: unknown): void {
-    const { client, log } = this.#parts;
-    log.warn("broker.subscribe_failed", { clientId: client.clientId, what, error });
+    const { owner, log } = this.#parts;
+    log.warn("broker.subscribe_failed", { clientId: owner.client.clientId, what, error });
     this.#end();
   }
 
   #late(what: string): void {
-    const { client, log, counters, settings } = this.#parts;
+    const { owner, log, counters, settings } = this.#parts;
     counters.subscribesLate++;
     const { subscribeWaitMs } = settings;
-    log.warn("broker.subscribe_late", { clientId: client.clientId, what, subscribeWaitMs });
+    log.warn("broker.subscribe_late", { clientId: owner.client.clientId, what, subscribeWaitMs });
     this.#end();
   }
 

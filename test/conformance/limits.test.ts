@@ -105,6 +105,24 @@ describe("flow control", () => {
     expect((await client.expect("publish")).payload.toString()).toBe("2");
   });
 
+  test.each(kinds)(
+    "[4.6.0-5] [4.6.0-6] what waits for a slot comes as published: %s",
+    async (name, clean) => {
+      const topic = `waits/${name}`;
+      const client = await subscriber(topic, { clean, receiveMaximum: 3 });
+      const p = await publisher();
+      for (let n = 1; n <= 30; n++) {
+        p.send(publish(topic, `${n}`, { qos: 1, id: n }));
+        await p.expect("puback");
+      }
+      for (let n = 1; n <= 30; n++) {
+        const { payload, messageId } = await client.expect("publish");
+        expect(payload.toString()).toBe(`${n}`);
+        client.send(puback(messageId as number));
+      }
+    },
+  );
+
   test("a 3.1.1 client gets as many as the configured window", async () => {
     const { client } = await broker().connect("window", { level: 4, clean: false });
     client.send(subscribe4(1, [["window", 1]]));

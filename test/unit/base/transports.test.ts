@@ -391,6 +391,20 @@ describe("WebSocket", () => {
     expect(friend.code).toBe(1009);
   });
 
+  test("a message in very many parts, and a flood of pings, end their connection", async () => {
+    const { port, seen } = await echo({ webSocket: webSocketRules });
+    const [parts, pings] = [webSocket(port, ["mqtt"]), webSocket(port, ["mqtt"])];
+    for (const { socket } of [parts, pings]) {
+      await until(() => socket.readyState === WebSocket.OPEN);
+    }
+    for (const { connection } of seen) connection.admitted?.();
+    for (let n = 0; n < 20_000; n++) parts.socket.send(Buffer.from([n]), { fin: false });
+    for (let n = 0; n < 1000; n++) pings.socket.ping();
+    await until(() => parts.code !== 0 && pings.code !== 0);
+    expect([parts.code, pings.code]).toEqual([1008, 1006]);
+    await until(() => seen.every(({ closes, received }) => closes === 1 && received.length === 0));
+  });
+
   test("pause holds bytes back; end says goodbye", async () => {
     const { port, seen } = await echo({ webSocket: webSocketRules });
     const peer = webSocket(port, ["mqtt"]);

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { SeededRandom } from "../../../src/base/index.ts";
+import { RuleAccess } from "../../../src/broker/acl/rule-access.ts";
 import { hashForScram } from "../../../src/broker/auth/password-hash.ts";
 import { SwappedUsers } from "../../../src/broker/auth/password-method.ts";
 import { scramMethod } from "../../../src/broker/auth/scram.ts";
@@ -220,12 +221,26 @@ describe("logins", () => {
     expect(JSON.stringify(lines)).not.toContain("root");
   });
 
+  test("who was removed while its password was looked at does not get in", async () => {
+    const { table, world } = await tableWorld();
+    let answer: (verdict: Verdict) => void = () => undefined;
+    table.verdict = () => new Promise((resolve) => (answer = resolve));
+    const c = await world.dial();
+    c.connect("c", as("alice", "a"));
+    await world.advance();
+    table.users.delete("alice");
+    expect(world.broker.recheck()).toBe(0);
+    answer({ kind: "allow", identity: { user: "alice", method: "table", proof: "a" } });
+    await world.advance();
+    expect([c.take(), c.isClosed]).toEqual([["connack 0x86"], true]);
+  });
+
   test("a login ends when its token does, and not a moment before", async () => {
     const { table, world } = await tableWorld();
     const expiresUs = world.clock.wallUs() + 60_000_000;
     table.verdict = async () => ({
       kind: "allow",
-      identity: { user: "alice", method: "table", expiresUs },
+      identity: { user: "alice", method: "table", proof: "a", expiresUs },
     });
     const c = await world.connect("c", as("alice", "a"));
     await world.advance(59_800);
@@ -320,6 +335,43 @@ describe("enhanced authentication", () => {
     const second = await login(world, "alice", "pencil");
     await again(second.c, "alice", "wrong");
     expect([second.c.lines.at(-1), second.c.isClosed]).toEqual(["disconnect 0x87", true]);
+  });
+
+  test("rights that come with a new login replace those of the one before, on every way", async () => {
+    let filter = "old/#";
+    const token: ExchangeMethod = {
+      name: "TOKEN",
+      begin: () => ({
+        step: () => {
+          const grants = [{ effect: "allow" as const, access: "both" as const, filter }];
+          const identity = { user: "u", method: "TOKEN", grants };
+          return { kind: "done", identity, data: undefined };
+        },
+      }),
+    };
+    const auth = new AuthChain([], [token]);
+    const access = new RuleAccess({ hasLoginRights: true });
+    const world = await BrokerWorld.start({ auth, access });
+    const properties = { authenticationMethod: "TOKEN" };
+    const p = await world.connect("p", { properties });
+    const c = await world.connect("c", { properties });
+    c.subscribe("old/#", { qos: 0 });
+    await world.advance();
+    p.publish("old/x", "1", { qos: 0 });
+    await world.advance();
+    expect(c.take()).toContain("publish old/x 1 q0");
+    filter = "new/#";
+    c.say({ type: "auth", reasonCode: 0x19, properties });
+    await world.advance();
+    expect(c.take()).toEqual(["auth"]);
+    p.publish("old/x", "2", { qos: 0 });
+    c.publish("old/x", "x", { qos: 1, id: 1 });
+    c.publish("new/x", "x", { qos: 1, id: 2 });
+    c.subscribe("old/+", { qos: 0 });
+    await world.advance();
+    const [old, fresh, subscribed, ...rest] = c.take();
+    expect([old, fresh, rest]).toEqual(["puback #1 0x87", "puback #2 0x10", []]);
+    expect(subscribed).toMatch(/^suback .*0x87/);
   });
 
   test("other methods hang on the same hook; one that throws lets nobody in", async () => {
