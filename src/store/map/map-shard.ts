@@ -204,14 +204,15 @@ export class MapShard implements MapShardFace, ShardMachine {
       // Nothing is decided before this one, so what is loaded now stays the newest.
       const loaded = new Map<string, Version>();
       try {
-        for (const key of decision.needs) {
-          if (this.#peek(key) === undefined) loaded.set(key, await this.#slab.load(key));
-        }
-        const isMissing = (key: string): boolean =>
-          (this.#peek(key) ?? loaded.get(key)) === undefined;
-        // What was in the cache may have been pushed out by what was loaded.
-        for (const key of decision.needs) {
-          if (isMissing(key)) loaded.set(key, await this.#slab.load(key));
+        // What was known may be forgotten again while others are loaded: pushed out of the cache, or
+        // deleted and written.
+        for (let isComplete = false; !isComplete; ) {
+          isComplete = true;
+          for (const key of decision.needs) {
+            if ((this.#peek(key) ?? loaded.get(key)) !== undefined) continue;
+            isComplete = false;
+            loaded.set(key, await this.#slab.load(key));
+          }
         }
         this.#queue.shift();
         this.shard.callSafely(() => this.#decide(decision, loaded));
