@@ -5,9 +5,10 @@
 // Order: messages of one emitter arrive everywhere in the order of `emit`, the emitter's own
 // listeners included: they hear a message when it has been to the broker and back. Back-pressure:
 // the next message is taken from the broker when the listeners of this one are done. `emit` calls
-// back when the broker has the message and the emitter's own listeners are done with it.
+// back when the broker has the message and the emitter's own listeners are done with it; a copy that
+// was lost on its way back, with the connection, is not waited for.
 
-import { systemClock } from "../base/index.ts";
+import { type Cancel, type Clock, systemClock } from "../base/index.ts";
 import { FilterTrie, parseTopicFilter, type TopicFilter } from "../topic/index.ts";
 import { aedesErrors } from "./errors.ts";
 import { decodePacket, encodePacket } from "./records.ts";
@@ -49,6 +50,16 @@ export type BusListener = (message: BusMessage, done: () => void) => void;
 type Done = (error?: Error) => void;
 type Held = { readonly filter: TopicFilter; readonly listeners: Set<BusListener> };
 
+/** An own message that the broker is to send back. */
+type Awaited = {
+  /** It has come: its listeners are at work. */
+  arrive(): void;
+  readonly finish: Done;
+};
+
+/** How long the broker's answer to a publish and the message itself may be apart. */
+const ownWaitMs = 5000;
+
 /** What an envelope has besides the message. */
 type Envelope = AedesPacket & { origin: string; number: number; value?: unknown };
 
@@ -65,14 +76,17 @@ export class FlagstoneEmitter {
   readonly #held = new Map<string, Held>();
   readonly #trie = new FilterTrie<Held>();
   /** Own messages that are awaited back, by number. */
-  readonly #awaited = new Map<number, Done>();
+  readonly #awaited = new Map<number, Awaited>();
+  readonly #clock: Clock;
   #pending = 0;
   #number = 0;
 
   constructor(
     client: MqttBusClient,
     { prefix = "aedes-bus", id, pendingMax = 10_000 }: EmitterOptions,
+    clock: Clock = systemClock,
   ) {
+    this.#clock = clock;
     this.#client = client;
     this.#prefix = `${prefix}/`;
     this.#id = id;
@@ -133,31 +147,54 @@ export class FlagstoneEmitter {
     this.#pending++;
     const number = ++this.#number;
     const topic = this.#prefix + message.topic;
-    let left = 2;
-    let failure: Error | undefined;
-    const finish = (error?: Error | null): void => {
-      failure ??= error ?? undefined;
-      left--;
-      if (left > 0 && failure === undefined) return;
-      if (left < 0) return;
-      left = 0;
+    let isOver = false;
+    const finish: Done = (error) => {
+      if (isOver) return;
+      isOver = true;
       this.#awaited.delete(number);
       this.#pending--;
-      done(failure);
+      done(error);
     };
-    if (this.#trie.some(topic)) this.#awaited.set(number, finish);
-    else left = 1;
-    this.#client.publish(topic, encode(message, this.#id, number), { qos: 1 }, finish);
+    const taken = this.#trie.some(topic) ? this.#awaitOwn(number, finish) : finish;
+    this.#client.publish(topic, encode(message, this.#id, number), { qos: 1 }, (error) =>
+      error ? finish(error) : taken(),
+    );
     return this;
   }
 
   /** Ends the client; what is still on its way is told AEDES_CLOSED. */
   close(done: () => void = () => undefined): this {
     this.closed = true;
-    for (const finish of [...this.#awaited.values()]) finish(aedesErrors.closed());
+    for (const { finish } of [...this.#awaited.values()]) finish(aedesErrors.closed());
     // Without a connection there is nothing that a patient end could wait for.
     this.#client.end(!this.#client.connected, done);
     return this;
+  }
+
+  /** The result is to be called when the broker has the message. */
+  #awaitOwn(number: number, finish: Done): () => void {
+    let left = 2;
+    let cancel: Cancel = () => undefined;
+    let hasArrived = false;
+    const part = (): void => {
+      left--;
+      if (left === 0) finish();
+    };
+    this.#awaited.set(number, {
+      arrive: () => {
+        hasArrived = true;
+        cancel();
+      },
+      finish: (error) => {
+        cancel();
+        if (error === undefined) part();
+        else finish(error);
+      },
+    });
+    return () => {
+      if (!hasArrived) cancel = this.#clock.schedule(ownWaitMs, () => finish());
+      part();
+    };
   }
 
   #receive({ topic, payload }: BusPacket, done: (error?: Error) => void): void {
@@ -176,6 +213,8 @@ export class FlagstoneEmitter {
     const message = (value === undefined ? fields : { ...fields, payload: value }) as BusMessage;
     const listeners: BusListener[] = [];
     this.#trie.match(topic, (held) => listeners.push(...held.listeners));
+    const own = origin === this.#id ? this.#awaited.get(number) : undefined;
+    own?.arrive();
     this.current++;
     let left = listeners.length;
     const finished = (): void => {
@@ -183,7 +222,7 @@ export class FlagstoneEmitter {
       if (left > 0) return;
       this.current--;
       done();
-      if (origin === this.#id) this.#awaited.get(number)?.();
+      own?.finish();
     };
     if (left === 0) {
       left = 1;

@@ -375,7 +375,7 @@ export class ClientConnection
       this.#accepted?.publishes.publish(publish, token);
       return;
     }
-    this.denied(token, topic, reason.notAuthorized);
+    this.denied(token, topic);
   }
 
   takesRuns(qos: 0 | 1): boolean {
@@ -396,12 +396,12 @@ export class ClientConnection
     return true;
   }
 
-  denied(token: AckToken, topic: string, reasonCode: ReasonCode): void {
+  denied(token: AckToken, topic: string): void {
     const { counters, log } = this.#parts;
     counters.publishesDenied++;
     log.warn("broker.publish_denied", { ...this.#names(), topic });
-    this.#tap.publishRefused(topic, reasonCode);
-    if (token !== 0) this.#core.completeAck(token, reasonCode);
+    this.#tap.publishRefused(topic, reason.notAuthorized);
+    if (token !== 0) this.#core.completeAck(token, reason.notAuthorized);
   }
 
   onPuback(packetId: number, reasonCode: ReasonCode): void {
@@ -479,10 +479,19 @@ export class ClientConnection
   }
 
   refuse(token: AckToken, topic: string, error: CodedError): void {
-    const reasonCode = publishReason(error);
-    const fields = { ...this.#names(), topic, reason: reasonName(reasonCode), error };
+    const fields = { ...this.#names(), topic, reason: reasonName(publishReason(error)), error };
     this.#parts.log.warn("broker.publish_refused", fields);
+    this.#notTaken(token, topic, publishReason(error));
+  }
+
+  undecided(token: AckToken, topic: string): void {
+    this.#parts.counters.publishesDenied++;
+    this.#notTaken(token, topic, reason.implementationSpecificError);
+  }
+
+  #notTaken(token: AckToken, topic: string, reasonCode: ReasonCode): void {
     this.#tap.publishRefused(topic, reasonCode);
+    if (token === 0) return;
     // MQTT 3.1.1 has no way to say it: acked would be a lie.
     if (this.#core.version === 5) this.#core.completeAck(token, reasonCode);
     else this.#core.disconnect(reasonCode);

@@ -216,7 +216,7 @@ export class PublishPath implements WillPublisher {
       log.warn("broker.will_denied", { clientId, topic });
       throw brokerErrors.publishDenied({ clientId, topic: JSON.stringify(topic) });
     }
-    const allowed = await this.#hooked(will, { clientId, user, remote: "" });
+    const allowed = await this.#hooked(will, Object.freeze({ clientId, user, remote: "" }));
     await this.#publishWhole(allowed, clientId, stamp);
   }
 

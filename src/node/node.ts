@@ -6,7 +6,7 @@
 
 import { Closer, type CodedError, type Logger, toError } from "../base/index.ts";
 import type { Store } from "../store/index.ts";
-import { type AdminAddress, openOperator } from "./admin/operator.ts";
+import type { AdminAddress, Operated, OperatorPlace } from "./admin/operator.ts";
 import type {
   Assemble,
   AssembleContext,
@@ -109,6 +109,13 @@ export async function composeNode(
     await closeAfterFailure(closer, logger);
     throw error;
   }
+}
+
+/** The HTTP interface is loaded only where there is to be one: it is a fifth of all modules. */
+async function openOperator(place: OperatorPlace, closer: Closer): Promise<Operated | undefined> {
+  if (!place.settings.admin.enabled) return undefined;
+  const operator = await import("./admin/operator.ts");
+  return operator.openOperator(place, closer);
 }
 
 async function assembleWithRoom(context: AssembleContext, assemble: Assemble): Promise<Assembled> {

@@ -18,6 +18,21 @@ const says: Readonly<Record<string, string>> = {
   "recorder.mjs": "60 samples after a restart, 15 of plant 1 in the second half\nhighest 79\n",
   "rule.mjs": 'refused with reason code 0x87\nrows: [["press-7","7",3]]\n',
   "fleet.mjs": "bus-1 at 3 km, bus-2 at 0 km, tram-9 at 0 km\n",
+  "wire.mjs": [
+    "-> connect",
+    "<- connack",
+    "-> publish #1 meter/1 20.5",
+    "<- puback #1",
+    "the device is done with #1",
+    "the server's connection ended: keep_alive",
+    "the device's connection ended: transport",
+    "-> connect",
+    "<- connack",
+    "-> publish #2 again meter/1 21.0",
+    "<- puback #2",
+    "the device is done with #2",
+    "taken: meter/1 20.5, meter/1 21.0\n",
+  ].join("\n"),
   "device-test.mjs": "readings 1 2 3 4 arrived, over a power cut and half a day\n",
 };
 

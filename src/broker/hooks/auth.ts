@@ -64,7 +64,7 @@ export class HookedAuth implements AuthPort {
 
 function loginOf(request: LoginRequest): HookLogin {
   const { clientId, userName, password, remote, listener } = request;
-  return { clientId, userName, password, remote, listener };
+  return Object.freeze({ clientId, userName, password, remote, listener });
 }
 
 function refusalVerdict({ refusal }: { readonly refusal: "refused" | "failed" }): Verdict {

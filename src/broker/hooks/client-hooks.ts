@@ -1,7 +1,7 @@
 // The hooks of one client: its gates, and what observers are told of it. Exists only where the broker
 // has hooks.
 
-import { type AckToken, type ReasonCode, reason } from "../../mqtt/index.ts";
+import { type AckToken, reason } from "../../mqtt/index.ts";
 import type { Delivery, Session, SessionLink, SubscribeResult } from "../../session/index.ts";
 import type { Client, Rights } from "../access.ts";
 import type { PublishPath } from "../publish-path.ts";
@@ -18,7 +18,9 @@ export interface HookedConnection {
   readonly client: Client;
   readonly remote: string;
   /** A PUBLISH may not be: answers it, where it is to be answered. */
-  denied(token: AckToken, topic: string, reasonCode: ReasonCode): void;
+  denied(token: AckToken, topic: string): void;
+  /** Nobody could say whether a PUBLISH may be. */
+  undecided(token: AckToken, topic: string): void;
   hasEnded(): boolean;
   blockedChanged(): void;
   /** The client cannot be served on. */
@@ -48,11 +50,12 @@ export function createClientHooks(
   const { remote } = connection;
   const { clientId, user } = connection.client;
   return new ClientHooks({
-    ...{ hooks, path, client: { clientId, user, remote } },
+    ...{ hooks, path, client: Object.freeze({ clientId, user, remote }) },
     bytesMax: settings.publishBytesMax,
     subscribesMax: settings.subscribesMax,
     isClosed: (topic) => rights.isClosed(topic),
-    refuse: (token, topic, reasonCode) => connection.denied(token, topic, reasonCode),
+    refuse: (token, topic) => connection.denied(token, topic),
+    undecided: (token, topic) => connection.undecided(token, topic),
     hasEnded: () => connection.hasEnded(),
     blockedChanged: () => connection.blockedChanged(),
     failed: (error) => connection.hooksFailed(error),

@@ -84,7 +84,7 @@ export class ForwardGate implements SessionLink {
   #ask(message: Ttv): Decided<undefined> | Promise<Decided<undefined>> {
     const { hooks, client } = this.#parts;
     const { publisher } = message;
-    return hooks.authorizeForward(client, { ...hookPublishOf(message), publisher });
+    return hooks.authorizeForward(client, Object.freeze({ ...hookPublishOf(message), publisher }));
   }
 
   /** The message is only lent. */

@@ -12,12 +12,10 @@ import {
   decodeContextDefault,
   type InboundPublish,
   PublishReader,
-  type ReasonCode,
-  reason,
   type StoredFrame,
 } from "../../mqtt/index.ts";
 import type { PublishQueue } from "../publish-queue.ts";
-import { contentOf, hookPublishOf, type StoredMessage } from "./content.ts";
+import { hookPublishIn, hookPublishOf, type StoredMessage } from "./content.ts";
 import type { Decided, HookRunner } from "./runner.ts";
 import type { HookClient, HookPublish } from "./types.ts";
 
@@ -28,7 +26,9 @@ export type PublishGateParts = {
   readonly bytesMax: number;
   /** A topic that a hook chose is one of the broker's own. */
   readonly isClosed: (topic: string) => boolean;
-  readonly refuse: (token: AckToken, topic: string, reasonCode: ReasonCode) => void;
+  readonly refuse: (token: AckToken, topic: string) => void;
+  /** No decision could be had. */
+  readonly undecided: (token: AckToken, topic: string) => void;
   /** The client cannot be served on. */
   readonly failed: (error: Error) => void;
   /** `blocked` may have changed. */
@@ -76,9 +76,8 @@ export class PublishGate {
       return;
     }
     const frame = canonicalFrame(inbound);
-    const { topic, qos, retain, packetId } = inbound;
-    const publish = { topic, qos, retain, ...contentOf(frame) };
-    this.#waiting.push({ publish, frame, packetId, token });
+    const publish = hookPublishIn(inbound, frame);
+    this.#waiting.push({ publish, frame, packetId: inbound.packetId, token });
     this.#bytes += frame.bytes.length;
     this.#next();
     if (this.blocked) this.#parts.blockedChanged();
@@ -144,11 +143,10 @@ export class PublishGate {
     this.#bytes -= waiting.frame.bytes.length;
     const { publish, frame, packetId, token } = waiting;
     if (!this.#isEnded || publish.qos === 0) {
-      const isOpen = "value" in decided && !this.#parts.isClosed(decided.value.topic);
-      if (!isOpen) {
-        const isSaid = "value" in decided || decided.refusal === "refused";
-        const code = isSaid ? reason.notAuthorized : reason.implementationSpecificError;
-        this.#parts.refuse(token, publish.topic, code);
+      if ("refusal" in decided && decided.refusal === "failed") {
+        this.#parts.undecided(token, publish.topic);
+      } else if ("refusal" in decided || this.#parts.isClosed(decided.value.topic)) {
+        this.#parts.refuse(token, publish.topic);
       } else {
         const changed = decided.value === publish ? frame : createFrame(decided.value);
         this.#parts.queue.publish(reopened(changed, packetId), token);

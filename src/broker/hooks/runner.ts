@@ -7,6 +7,7 @@ import type { Qos } from "../../session/index.ts";
 import { topicNameFault } from "../../topic/index.ts";
 import type { BrokerCounters } from "../counters.ts";
 import { checkHooks } from "./check.ts";
+import { frozen } from "./content.ts";
 import type {
   HookClient,
   HookLogin,
@@ -122,15 +123,15 @@ export class HookRunner {
     const { name, ask, read, sets } = question;
     let value = first;
     for (let at = from; at < sets.length; at++) {
-      let answer: unknown;
+      let decided: Decided<T>;
       try {
-        answer = ask(sets[at] as Hooks, value);
+        const answer = ask(sets[at] as Hooks, value);
+        if (isPromise(answer)) return this.#askLater(question, at, value, answer);
+        decided = this.#read(name, read, answer, value);
       } catch (error) {
         this.#failed(name, error);
         return failed;
       }
-      if (isPromise(answer)) return this.#askLater(question, at, value, answer);
-      const decided = this.#read(name, read, answer, value);
       if ("refusal" in decided) return decided;
       value = decided.value;
     }
@@ -171,7 +172,8 @@ export class HookRunner {
       const cancel = clock.schedule(timeoutMs, () => {
         reject(new Error(`no answer of ${name} within ${timeoutMs} ms`));
       });
-      answer.then(
+      // Adopted first: what a thenable answers may be another one, which has no more time.
+      Promise.resolve(answer).then(
         (value) => {
           cancel();
           resolve(value);
@@ -236,7 +238,7 @@ function readSubscription(
   if (passes(answer)) return { value };
   const { qos, filter = value.filter } = (answer ?? {}) as { qos?: unknown; filter?: unknown };
   if (!isQos(qos) || qos > value.qos || filter !== value.filter) return "nonsense";
-  return { value: { ...value, qos } };
+  return { value: Object.freeze({ ...value, qos }) };
 }
 
 function readPublish(answer: unknown, value: HookPublish): Decided<HookPublish> | "nonsense" {
@@ -254,7 +256,7 @@ function readPublish(answer: unknown, value: HookPublish): Decided<HookPublish> 
   const bytes = Buffer.from(payload);
   const read = { topic, payload: bytes, qos: value.qos, retain };
   const publish = { ...read, properties: (properties ?? {}) as Properties };
-  return isPublish(publish) ? { value: publish } : "nonsense";
+  return isPublish(publish) ? { value: frozen(publish) } : "nonsense";
 }
 
 /** A frame can be made of it. */

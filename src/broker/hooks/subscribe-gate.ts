@@ -49,7 +49,7 @@ export class SubscribeGate {
     const filters: Array<SubscribeRequest["filters"][number]> = [];
     for (const wanted of request.filters) {
       const { filter, text, options } = wanted;
-      const subscription = { filter: text, qos: options.qos };
+      const subscription = Object.freeze({ filter: text, qos: options.qos });
       const decided =
         filter === undefined
           ? { value: subscription }

@@ -28,7 +28,7 @@ export type Operated = {
   abandon(): Promise<void>;
 };
 
-type Place = {
+export type OperatorPlace = {
   readonly settings: Settings;
   readonly dataDir: DataDir;
   readonly components: Components;
@@ -38,9 +38,11 @@ type Place = {
  * Undefined where none is wanted, or where nobody chose its port and another program has it. The
  * closer owns it. @throws NODE_LISTEN_FAILED.
  */
-export async function openOperator(place: Place, closer: Closer): Promise<Operated | undefined> {
+export async function openOperator(
+  place: OperatorPlace,
+  closer: Closer,
+): Promise<Operated | undefined> {
   const { settings, dataDir, components } = place;
-  if (!settings.admin.enabled) return undefined;
   const { disk, clock, random, logger, configuration } = components;
   const view = closer.own(new NodeView({ settings, dataDir, clock, disk, configuration }));
   const parts = { disk, clock, random, logger, version, helpOf: helpOfCode };
@@ -68,7 +70,7 @@ export async function openOperator(place: Place, closer: Closer): Promise<Operat
 }
 
 async function openServer(
-  { settings, dataDir, components }: Place,
+  { settings, dataDir, components }: OperatorPlace,
   view: NodeView,
   parts: Parameters<typeof openAdmin>[3],
 ): Promise<AdminServer | undefined> {

@@ -5,6 +5,7 @@ import { Aedes } from "aedes";
 import mqtt from "mqtt";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { FlagstoneEmitter, type MqttBusClient } from "../../../src/aedes/index.ts";
+import { SimClock } from "../../../src/base/index.ts";
 import { createBroker, type EmbeddedBroker } from "../../../src/node/index.ts";
 import { createNodeTest } from "../../support/node-test-shim.ts";
 
@@ -100,4 +101,41 @@ test("what is emitted beyond the limit is refused with a code", async () => {
   const second = new Promise<unknown>((resolve) => emitter.emit({ topic: "b" }, resolve));
   expect(await second).toMatchObject({ code: "AEDES_EMITTER_FULL" });
   expect(await first).toBeUndefined();
+});
+
+test("an own message that was lost on its way back is not waited for", async () => {
+  const clock = new SimClock();
+  const heard: unknown[] = [];
+  let isLost = false;
+  // A broker that answers at once, and whose connection may go before it sends the message back.
+  const client: MqttBusClient = {
+    connected: true,
+    publish: (topic, payload, _options, done) => {
+      done();
+      if (!isLost) client.handleMessage({ topic, payload }, () => undefined);
+    },
+    subscribe: (_filter, _options, done) => done(null),
+    unsubscribe: (_filter, done) => done(),
+    end: (_force, done) => done(),
+    handleMessage: () => undefined,
+  };
+  const emitter = new FlagstoneEmitter(client, { id: "one" }, clock);
+  let finishListener = (): void => undefined;
+  emitter.on("a", (message, done) => {
+    heard.push(message.number0);
+    finishListener = done;
+  });
+  const done: number[] = [];
+  emitter.emit({ topic: "a", number0: 1 }, () => done.push(1));
+  await clock.advance(60_000);
+  expect(heard).toEqual([1]);
+  expect(done).toEqual([]); // its listener is at work, however long that takes
+  finishListener();
+  expect(done).toEqual([1]);
+  isLost = true;
+  emitter.emit({ topic: "a", number0: 2 }, () => done.push(2));
+  await clock.advance(4900);
+  expect([done, emitter.length]).toEqual([[1], 1]);
+  await clock.advance(200);
+  expect([done, emitter.length]).toEqual([[1, 2], 0]);
 });
