@@ -56,6 +56,11 @@ export interface SessionLink {
   fits(message: Ttv, delivery: Delivery): boolean;
   pubrel(packetId: number, reasonCode: number): void;
   /**
+   * So many messages, at most, were gone before the session got to them: retention, a quota, an
+   * operator, damage or `backlogMax`. MQTT has no word for it.
+   */
+  lost?(count: number): void;
+  /**
    * Ends the connection, with DISCONNECT and this reason in MQTT 5: 0x8E taken over, 0x97 an
    * expiry-0 session's queue is full. Then call `Session.detach` as for any lost connection: what
    * becomes of the will is the session's business.

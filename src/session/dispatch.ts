@@ -37,6 +37,8 @@ export type DispatchParts = {
   readonly filters: () => SubscriberFilter<Subscription>[];
   /** Slots may have become free. */
   readonly freed: () => void;
+  /** So many messages were gone before they were taken. */
+  readonly lost: (count: number) => void;
   /** Records have changed. `urgent`: sending waits for them. */
   readonly changed: (urgent: boolean) => void;
 };
@@ -220,6 +222,7 @@ export class Dispatch implements SubscriberPort<Subscription> {
 
   #lost(count: number): void {
     this.#dropped += count;
+    this.#parts.lost(count);
     this.#moved();
   }
 

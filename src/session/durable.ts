@@ -128,6 +128,7 @@ export class DurableSession implements Session, LiveTarget, Checkpointed, Connec
       ...{ resends: this.#resends, jobs: this.#jobs },
       filters: () => this.#filters(),
       freed: () => this.#shared.freed(),
+      lost: (count: number) => link.lost?.(count),
       changed: (urgent: boolean) => this.#changed(urgent),
     };
     const from = { positions: stored.cursor, dropped: stored.dropped };

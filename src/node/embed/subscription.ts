@@ -51,6 +51,11 @@ export type InsideSubscription = AsyncIterableIterator<InsideMessage> & {
    * so that it does not come again under this name. No-op where there is none.
    */
   acknowledge(): void;
+  /**
+   * Messages that were gone before the loop got to them, by retention, a quota, an operator or
+   * damage: an upper bound, since the loop began. 0 without a name, which has no store behind it.
+   */
+  readonly lostCount: number;
   /** Ends the loop. With a name the place is kept, without one all is forgotten. Once. */
   close(): Promise<void>;
   /** Ends the loop with an error, and leaves the rest as it is: the node is gone. */
@@ -126,6 +131,7 @@ export async function openSubscription(
 class LoopLink implements SessionLink, InsideSubscription {
   readonly version = 5;
   readonly receiveMaximum: number;
+  lostCount = 0;
   readonly #onClose: (closed: InsideSubscription) => void;
   readonly #arrived: Arrived[] = [];
   readonly #released = new Set<number>();
@@ -176,6 +182,10 @@ class LoopLink implements SessionLink, InsideSubscription {
   pubrel(packetId: number): void {
     this.#released.add(packetId);
     queueMicrotask(() => this.#complete(packetId));
+  }
+
+  lost(count: number): void {
+    this.lostCount += count;
   }
 
   end(reasonCode: number): void {

@@ -122,8 +122,21 @@ test("with a manual clock messages go with their generation when the test says s
   expect(await left()).toBe(1);
   await broker.clock.advance(60_000);
   expect(await left()).toBe(1);
-  await broker.clock.advance(60_000);
+  // Another generation has to end, and somebody to look.
+  await broker.clock.advance(120_000);
   expect(await left()).toBe(0);
+});
+
+test("a loop is told how many messages went before it got to them", async () => {
+  const settings = { databases: { messages: { retention: { age: "80s" } } } };
+  const broker = await openBroker({ clock: "manual", settings });
+  await (await broker.subscribe("a", { name: "n" })).close();
+  for (let number = 0; number < 5; number++) await broker.publish("a", `${number}`);
+  await broker.clock.advance(180_000);
+  await broker.publish("a", "last");
+  const messages = await broker.subscribe("a", { name: "n" });
+  expect((await messages.next()).value?.payload.toString()).toBe("last");
+  expect(messages.lostCount).toBe(5);
 });
 
 /** Stores one message in `a` for a subscription that ends a second later. */
