@@ -2,7 +2,13 @@
 
 import { expect, test } from "vitest";
 import type { EmbeddedBroker, HookPublish, Hooks } from "../../../../src/node/index.ts";
-import { codeOf, connectTo, openBroker, takeTexts } from "../../../support/embedded.ts";
+import {
+  beginConnect,
+  codeOf,
+  connectTo,
+  openBroker,
+  takeTexts,
+} from "../../../support/embedded.ts";
 
 const settings = { mqtt: { hookTimeout: "50ms" } };
 
@@ -135,3 +141,54 @@ for (const end of ["close", "crash"] as const) {
     });
   }
 }
+
+const never = new Promise<never>(() => undefined);
+
+function connackOf(broker: EmbeddedBroker): Promise<number | undefined> {
+  const client = beginConnect(broker);
+  return new Promise((resolve) => {
+    client.on("packetreceive", (packet) => {
+      if (packet.cmd === "connack") resolve(packet.reasonCode);
+    });
+  });
+}
+
+test("a login whose hook hangs is refused when its time is over", async () => {
+  for (const name of ["preConnect", "authenticate"] as const) {
+    const broker = await openBroker({ hooks: { [name]: () => never }, settings });
+    expect(await connackOf(broker)).toBe(0x88);
+  }
+});
+
+test("a filter or a delivery whose hook hangs is refused when its time is over, and the next goes on", async () => {
+  const hooks: Hooks = {
+    authorizeSubscribe: (_client, { filter }) => (filter === "hangs" ? never : undefined),
+    authorizeForward: (_client, { topic }) => (topic === "a/hangs" ? never : undefined),
+  };
+  const broker = await openBroker({ hooks, settings });
+  const client = await connectTo(broker);
+  const refused = client.subscribeAsync("hangs", { qos: 1 });
+  await expect(refused).rejects.toMatchObject({ packet: { granted: [0x83] } });
+  await client.subscribeAsync("a/#", { qos: 1 });
+  const texts: string[] = [];
+  client.on("message", (_topic, payload) => texts.push(payload.toString()));
+  await broker.publish("a/hangs", "never");
+  await broker.publish("a/b", "next");
+  await expect.poll(() => texts, { timeout: 20_000 }).toEqual(["next"]);
+});
+
+test("an observer that hangs keeps no later one from hearing", async () => {
+  const heard: string[] = [];
+  const hangs: Hooks = { connected: () => never, published: () => never, closed: () => never };
+  const hears: Hooks = {
+    connected: () => heard.push("connected"),
+    published: () => heard.push("published"),
+    closed: () => heard.push("closed"),
+  };
+  const broker = await openBroker({ hooks: [hangs, hears], settings });
+  const client = await connectTo(broker);
+  await client.publishAsync("a", "x", { qos: 1 });
+  await client.endAsync();
+  const all = ["closed", "connected", "published"];
+  await expect.poll(() => heard.toSorted(), { timeout: 20_000 }).toEqual(all);
+});
