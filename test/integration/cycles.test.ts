@@ -39,8 +39,8 @@ const heapBytesPerCycle = 4 * 1024;
 /** The collector leaves now more, now less. */
 const heapBytesEither = 256 * 1024;
 const externalBytesPerCycle = 1024;
-/** A process does not give back all that it once took. */
-const rssBytesMax = 64 * 1024 * 1024;
+/** What malloc has and does not need spreads over its pages for the first hundred cycles. */
+const rssBytesMax = 24 * 1024 * 1024;
 
 const isLong = process.env.FLAGSTONE_LONG === "1";
 
