@@ -90,6 +90,11 @@ export async function composeNode(
     const certificates = () => security.certificates.list();
     operated?.ready({ ...parts, listeners, readyMs, certificates, security });
     closer.defer(() => operated?.drain());
+    let closed: Promise<void> | undefined;
+    const close = (): Promise<void> => {
+      closed ??= keepAlive(closer.close());
+      return closed;
+    };
     logger.debug("node.ready", { siteId: dataDir.siteId, readyMs: Math.round(readyMs) });
     return {
       ...{ settings, listeners, dataDir, readyMs },
@@ -102,8 +107,8 @@ export async function composeNode(
         parts.inside.abandon(error);
         await operated?.abandon();
       },
-      close: () => closer.close(),
-      [Symbol.asyncDispose]: () => closer.close(),
+      close,
+      [Symbol.asyncDispose]: close,
     };
   } catch (error) {
     await closeAfterFailure(closer, logger);
@@ -128,6 +133,17 @@ async function assembleWithRoom(context: AssembleContext, assemble: Assemble): P
       : error;
   }
 }
+
+/**
+ * Timers of a node keep no process alive; its listeners do. When they are gone a close may still wait
+ * for something, and the program for the close.
+ */
+function keepAlive(work: Promise<void>): Promise<void> {
+  const timer = setInterval(() => undefined, longMs);
+  return work.finally(() => clearInterval(timer));
+}
+
+const longMs = 1_000_000;
 
 type Failure = {
   readonly promise: Promise<never>;

@@ -187,10 +187,7 @@ export class Closing {
         await this.#commitOnce(session, more);
         return;
       } catch (error) {
-        const isFinal = isCodedError(error) && ["closed", "conflict"].includes(error.kind);
-        if (attempt >= attemptsMax || isFinal || isCodedError(error, "STORE_GUARD_FAILED")) {
-          throw error;
-        }
+        if (attempt >= attemptsMax || isFinal(error)) throw error;
         counters.writesFailed++;
         logger.warn("session.close_failed", { clientId: session.clientId, attempt, error });
         const delayMs = settings.retryDelayMs * 2 ** (attempt - 1);
@@ -225,4 +222,11 @@ export class Closing {
   #writer(clientId: string) {
     return this.#options.context.checkpointer(this.#shard(clientId)).writer;
   }
+}
+
+/** Trying again cannot help: the claim is lost, or the store takes nothing more before a restart. */
+function isFinal(error: unknown): boolean {
+  if (!isCodedError(error)) return false;
+  if (error.kind === "closed" || error.kind === "conflict") return true;
+  return error.code === "STORE_GUARD_FAILED" || error.code === "STORE_FAILED";
 }
