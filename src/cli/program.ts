@@ -35,7 +35,9 @@ async function guarded(work: () => Promise<number>, io: Io): Promise<number> {
   }
 }
 
-async function parseAndRun(argv: readonly string[], io: Io): Promise<number> {
+async function parseAndRun(given: readonly string[], io: Io): Promise<number> {
+  // Asked of every program, so answered; `-V` is the protocol's here, as in Mosquitto's clients.
+  const argv = given[0] === "--version" ? ["version", ...given.slice(1)] : given;
   const program = bare(
     "flagstone",
     "A durable MQTT message store with a broker in front of it",

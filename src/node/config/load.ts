@@ -2,7 +2,7 @@
 // Takes YAML 1.2 core: `on`, `off` and `1:30` are texts, not booleans or sums. A byte order mark is
 // tolerated; UTF-16, UTF-32 and bytes that are not UTF-8 are refused. Anchors work; merge keys (<<),
 // custom tags, a second document and duplicate keys are refused.
-// Bounded: files up to 1 MiB, 100 alias uses, 32 levels.
+// Bounded: files up to 1 MiB, 100 alias uses, 32 levels; what nests deeper is refused unparsed.
 
 import { createRequire } from "node:module";
 import type * as Yaml from "yaml";
@@ -18,6 +18,13 @@ const yaml = (): typeof Yaml => require("yaml");
 export const configBytesMax = 1024 * 1024;
 const aliasUsesMax = 100;
 const depthMax = 32;
+/** No line of a file that anybody wrote begins this far to the right. */
+const indentMax = 512;
+
+// What the lexer says of the text beside its parts.
+const documentMark = "\u0002";
+const flowErrorMark = "\u0018";
+const scalarMark = "\u001f";
 
 export type LoadedFile = { readonly root: RawMap; readonly faults: readonly Fault[] };
 
@@ -33,12 +40,46 @@ export function loadYaml(file: string, bytes: Uint8Array): LoadedFile {
   const text = Buffer.from(bytes)
     .toString("utf8")
     .replace(/^\uFEFF/, "");
+  const deepAt = tooDeepAt(text);
+  if (deepAt !== undefined) {
+    const line = text.slice(0, deepAt).split("\n").length;
+    const sentence = `line ${line} nests more than ${depthMax} levels deep`;
+    return { root: nothing, faults: [sourceFault(start, sentence)] };
+  }
   const reader = new YamlReader(file, text);
   return reader.read();
 }
 
+/**
+ * Where a text nests too deeply, by its tokens. The parser calls itself for each level, and where
+ * its stack ends V8 may end the process: it does when that is while it compiles an expression.
+ */
+function tooDeepAt(text: string): number | undefined {
+  let offset = 0;
+  let flow = 0;
+  let onLine = 0;
+  let isScalar = false;
+  for (const token of new (yaml().Lexer)().lex(text)) {
+    if (token === documentMark || token === flowErrorMark) continue;
+    if (token === scalarMark) {
+      isScalar = true;
+      continue;
+    }
+    if (isScalar) isScalar = false;
+    else if (token === "[" || token === "{") flow++;
+    else if (token === "]" || token === "}") flow = Math.max(0, flow - 1);
+    else if (token === "-" || token === "?") onLine++;
+    else if (token.endsWith("\n")) onLine = 0;
+    else if (token.length > indentMax && onLine === 0 && token.trim() === "") return offset;
+    if (flow + onLine > depthMax) return offset;
+    offset += token.length;
+  }
+  return undefined;
+}
+
 /** A list written in one line for the environment or `--set`: `[a, "b c"]`. */
 export function parseInlineList(text: string): readonly string[] | undefined {
+  if (tooDeepAt(text) !== undefined) return undefined;
   const document = yaml().parseDocument(text, { prettyErrors: false });
   if (document.errors.length > 0 || !yaml().isSeq(document.contents)) return undefined;
   const items: string[] = [];
@@ -69,8 +110,13 @@ class YamlReader {
   }
 
   read(): LoadedFile {
+    const told = new Set<number>();
     for (const error of [...this.#document.errors, ...this.#document.warnings]) {
-      this.#faults.push(sourceFault(this.#placeAt(error.pos[0], 1), explainSyntax(error)));
+      const at = error.pos[0];
+      // What comes behind the first at one place is its echo.
+      if (told.has(at)) continue;
+      told.add(at);
+      this.#faults.push(sourceFault(this.#placeAt(at, 1), explainSyntax(error)));
     }
     return { root: this.#readRoot(), faults: this.#faults };
   }

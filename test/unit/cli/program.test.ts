@@ -57,6 +57,12 @@ test("an unknown command or flag is a usage error that names the nearest", async
   expect(flag.error).toContain("Did you mean --origin?");
 });
 
+test("--version is answered as the command is", async () => {
+  const { exit, out } = await cli("--version");
+  expect(exit).toBe(0);
+  expect(out).toBe((await cli("version")).out);
+});
+
 test("config show prints what holds and where it came from", async () => {
   const { exit, out } = await cli(
     "config",

@@ -143,6 +143,30 @@ test("a key that stands twice is a fault at the second", () => {
   );
 });
 
+// The parser calls itself for each level, and near the end of its stack V8 may end the process.
+test.each([
+  ["lists", `mqtt:\n  ${"[".repeat(100_000)}`, 2],
+  ["maps", "{".repeat(33), 1],
+  ["keys of keys", "a: [".repeat(33), 1],
+  ["items of items", "- ".repeat(33), 1],
+  ["keys that ask", `# a list\n${"? ".repeat(50_000)}`, 2],
+  ["lines", Array.from({ length: 700 }, (_, n) => `${" ".repeat(n)}a:`).join("\n"), 514],
+])("nesting without end is refused unparsed: %s", (_, text, line) => {
+  expect(faultsOfFile(text)).toBe(
+    `f.yaml: line ${line} nests more than 32 levels deep\n1 fault in the configuration`,
+  );
+});
+
+test("brackets in texts and comments, and a long list in one line, are no nesting", () => {
+  const list = Array.from({ length: 100 }, (_, n) => `{a: ${n}}`).join(", ");
+  const text = `# ${"[".repeat(99)}\nx: "${"[{".repeat(99)}"\ny: 'a'\nz: [${list}]\n`;
+  expect(faultsOfFile(text)).not.toContain("levels");
+});
+
+test("faults of syntax at one place are told once", () => {
+  expect(faultsOfFile("[[[[")).toMatch(/\n1 fault in the configuration$/);
+});
+
 test("text in UTF-16 is refused in a plain sentence", () => {
   const sentence =
     "f.yaml: the file is not UTF-8 but looks like UTF-16 or UTF-32; save it as UTF-8\n1 fault";
