@@ -221,8 +221,13 @@ test("a store goes on, and comes back to its size, when the volume of one is ful
       let isOver = false;
       const padding = "p".repeat(20_000);
       const clients = ["a", "b"].map((key) => cluster.client(key, () => isOver, padding));
-      const endMs = performance.now() + 90_000;
-      while (cluster.acks.length < 600 && performance.now() < endMs) await sleep(50);
+      const beginMs = performance.now();
+      const isEnough = (): boolean => {
+        const [count, tookMs] = [cluster.acks.length, performance.now() - beginMs];
+        // On a machine that has too much to do fewer are enough, if need be later.
+        return count >= 600 || (tookMs > 90_000 && count >= 60) || tookMs > 300_000;
+      };
+      while (!isEnough()) await sleep(50);
       isOver = true;
       await Promise.all(clients);
       for (const node of cluster.nodes) if (!node.isUp) node.start();
