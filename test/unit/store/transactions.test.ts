@@ -224,6 +224,29 @@ describe("guards", () => {
     expect(runs).toBe(2);
   });
 
+  test("guards on keys that are deleted while another is read from disk are decided", async () => {
+    for (let seed = 1; seed <= 20; seed++) {
+      const m = new StoreMachine({ seed });
+      const first = (await m.boot()).store;
+      const old = ["x", "y", "z"];
+      const timesUs = await m.clock.complete(
+        Promise.all(old.map((key) => write(first.state("owner"), key, "1"))),
+      );
+      await m.clock.complete(first.checkpoint());
+      m.kill();
+      const shard = (await m.boot()).store.state("owner");
+      const held = old.map((key, at) => ({ key, timeUs: timesUs[at] as number }));
+      const gone = ["a", "b", "c"].map((key) => ({ key, timeUs: undefined }));
+      const guards = held.flatMap((guard, at) => [gone[at] ?? guard, guard]);
+      await m.clock.complete(
+        Promise.all([
+          ...gone.map(({ key }) => write(shard, key, undefined)),
+          write(shard, "done", "1", guards),
+        ]),
+      );
+    }
+  });
+
   test("guards on more data than the cache holds are decided all the same", async () => {
     const { m, shard } = await boot();
     const guards: Array<{ key: string; timeUs: number }> = [];
