@@ -49,10 +49,20 @@ export function createTopics(streams) {
   return (n) => topics[n % topicsPeriod];
 }
 
+const publishers = ["p0", "p1", "p2", "p3"];
+
 export function requestOf(topic, frame) {
   return {
-    ...{ topic, frame, publisher: `p${topic.length % 4}`, form: "v5", qos: 1, retain: false },
-    ...{ expiryUs: 0, expiryOffset: 0, keep: true, evidence: undefined },
+    topic,
+    frame,
+    publisher: publishers[topic.length % publishers.length],
+    form: "v5",
+    qos: 1,
+    retain: false,
+    expiryUs: 0,
+    expiryOffset: 0,
+    keep: true,
+    evidence: undefined,
   };
 }
 

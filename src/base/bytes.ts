@@ -22,6 +22,8 @@ export const bytesErrors = defineErrors({
 
 const UINT32 = 0x1_0000_0000;
 const initialBytes = 256;
+/** A text below this, and its length in one byte, is written unit by unit where it is ASCII. */
+const shortTextMax = 0x80;
 /** Eight groups of seven bits hold 53. */
 const varintScaleMax = 2 ** 56;
 
@@ -102,6 +104,7 @@ export class ByteWriter {
 
   /** Varint byte length, then UTF-8. */
   string(text: string): this {
+    if (text.length < shortTextMax && this.#ascii(text)) return this;
     const size = Buffer.byteLength(text);
     this.varint(size);
     this.#reserve(size);
@@ -114,6 +117,22 @@ export class ByteWriter {
     assert(offset + 4 <= this.#length, "patch past the end");
     this.#buffer.writeUInt32BE(value, offset);
     return this;
+  }
+
+  /** Short ASCII is written here: two calls out of JavaScript cost more. False: it is another text. */
+  #ascii(text: string): boolean {
+    const size = text.length;
+    this.#reserve(1 + size);
+    const buffer = this.#buffer;
+    const start = this.#length + 1;
+    for (let at = 0; at < size; at++) {
+      const unit = text.charCodeAt(at);
+      if (unit >= 0x80) return false;
+      buffer[start + at] = unit;
+    }
+    buffer[start - 1] = size;
+    this.#length = start + size;
+    return true;
   }
 
   #reserve(size: number): void {

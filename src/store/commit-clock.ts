@@ -28,12 +28,17 @@ export class CommitClock {
     this.#time = new CommitTime(this.#lastUs, this.#reading());
   }
 
-  /** The time of the next item, larger than every one before. */
+  /** The time of the next item, larger than every one before. The clocks are read. */
   next(): number {
     const time = assertPresent(this.#time, "a commit time was asked for before the claim");
     const event = time.observe(this.#reading());
     if (event !== undefined) this.#tell(event);
     return time.next();
+  }
+
+  /** The same for one more item of the entry that `next` has begun: the clocks are not read again. */
+  following(): number {
+    return assertPresent(this.#time, "a commit time was asked for before the claim").next();
   }
 
   #reading(): { wallUs: number; elapsedMs: number } {

@@ -3,10 +3,25 @@
 
 import { asBuffer } from "../base/index.ts";
 import type { AppendRequest, DeliverableTtv, Ttv as PublicTtv, TtvForm, TtvRef } from "./api.ts";
-import { type FrameForm, formOf, isRetain, packFlags, qosOf, type Ttv } from "./types.ts";
+import {
+  type FrameForm,
+  formOf,
+  isRetain,
+  packFlags,
+  qosOf,
+  type Ttv,
+  type TtvSource,
+} from "./types.ts";
 
 const forms: Readonly<Record<TtvForm, FrameForm>> = { raw: 0, v4: 4, v5: 5 };
 const formNames: Readonly<Record<FrameForm, TtvForm>> = { 0: "raw", 4: "v4", 5: "v5" };
+
+/** A TTV among the bytes of its entry, for readers at the tail. */
+export function sourceToDeliverable(source: TtvSource, ref: TtvRef): DeliverableTtv {
+  const { topic, timeUs, publisher, flags, expiryUs, expiryOffset, bytes, from, to } = source;
+  const frame = bytes.subarray(from, to);
+  return toDeliverable({ topic, timeUs, publisher, flags, expiryUs, expiryOffset, frame }, ref);
+}
 
 export function flagsOf(request: Pick<AppendRequest, "form" | "qos" | "retain">): number {
   return packFlags(forms[request.form], request.qos, request.retain ? 1 : 0);

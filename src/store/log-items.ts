@@ -30,7 +30,8 @@ const hasBody = 8;
 /** The body belongs to another database: its evidence says so. */
 const isRouted = 16;
 
-export type CookedAppend = {
+/** What `writeAppend` puts into an entry. */
+export type AppendParts = {
   readonly request: AppendRequest;
   readonly flags: number;
   readonly stream: number;
@@ -76,7 +77,7 @@ export function learnedBytesMax(records: readonly LtsRecord[]): number {
   return sizeBytes;
 }
 
-export function writeAppend(writer: ByteWriter, cooked: CookedAppend): void {
+export function writeAppend(writer: ByteWriter, cooked: AppendParts): void {
   const { request, learned } = cooked;
   const { evidence, publisher } = request;
   writer.u8(

@@ -29,6 +29,7 @@ import type {
   WriterStamp,
 } from "./api.ts";
 import { tellStore } from "./channel.ts";
+import { CookedAppend, type CookingShard } from "./cooked-append.ts";
 import { readLtsRecords, writeLtsRecords } from "./core/lts-codec.ts";
 import type { LtsRecord } from "./core/lts-trie.ts";
 import {
@@ -38,7 +39,7 @@ import {
   nextMissing,
   sortSpans,
 } from "./core/missing.ts";
-import { flagsOf, toDeliverable, toPublicTtv } from "./deliverable.ts";
+import { sourceToDeliverable, toPublicTtv } from "./deliverable.ts";
 import { storeErrors } from "./errors.ts";
 import {
   asCodedError,
@@ -50,23 +51,21 @@ import {
 import { type HoldTable, writeHold } from "./holds.ts";
 import {
   type AppendItem,
-  appendBytesMax,
   learnedBytesMax,
   logItemKind,
   namesBytesMax,
   readAppend,
-  writeAppend,
 } from "./log-items.ts";
-import type { CheckpointImage, ShardMachine } from "./machine.ts";
+import type { CheckpointImage, Item, ShardMachine } from "./machine.ts";
 import type { UseEntry, UseOwner, UseTable } from "./pools/filter-use.ts";
 import type { ShardSource, SlabSource } from "./pools/source.ts";
-import type { Item, Shard } from "./shard.ts";
+import type { Shard } from "./shard.ts";
 import type { RecoveryPoint } from "./shard-store.ts";
 import type { Generations } from "./slab/generations.ts";
 import type { LogSlab } from "./slab/log-slab.ts";
 import type { RepackCounts, RepackParts } from "./slab/repack.ts";
 import { gainsByRepack, repackGeneration } from "./slab/repack-generation.ts";
-import type { Ttv } from "./types.ts";
+import { sourceOf, type TtvSource } from "./types.ts";
 import type { WriterTable } from "./writers.ts";
 
 export const logShardCounterHelp = {
@@ -98,7 +97,7 @@ export class LogShard implements ShardMachine, ShardSource {
   readonly counters: Counters<typeof logShardCounterHelp> = createCounters(logShardCounterHelp);
   readonly #writers: WriterTable;
   readonly #interest: UseTable;
-  readonly #acksEarly: boolean;
+  readonly #cooking: CookingShard;
   readonly #phase: (name: string) => void;
   #shard: Shard | undefined;
   #dispatchedUs = 0;
@@ -119,7 +118,10 @@ export class LogShard implements ShardMachine, ShardSource {
     this.holds = parts.holds;
     this.#writers = parts.writers;
     this.#interest = parts.interest;
-    this.#acksEarly = parts.acksEarly;
+    this.#cooking = {
+      isEarly: parts.acksEarly,
+      refused: (request, error) => this.#refuse(request, error),
+    };
     this.#phase = parts.phase;
     this.#relearns = parts.generations.isCurrentLost;
   }
@@ -160,29 +162,16 @@ export class LogShard implements ShardMachine, ShardSource {
   /** REQUIRES: evidence or a writer's stamp, not both. */
   append(request: AppendRequest, done: AppendDone): void {
     assert(request.evidence === undefined || request.writer === undefined, "two kinds of repeats");
-    const sizeBytes = appendBytesMax(request);
-    const refusal = this.shard.failure ?? this.shard.sizeError(sizeBytes);
+    const item = new CookedAppend(this.#cooking, request, done);
+    const refusal = this.shard.failure ?? this.shard.sizeError(item.sizeBytes);
     if (refusal !== undefined) return done(refusal, undefined);
     try {
       if (this.#isRepeat(request, done)) return;
     } catch (error) {
       return done(asCodedError(error), undefined);
     }
-    const learned: LtsRecord[] = [];
-    const slab = this.generations.cooking;
-    const stream = request.keep ? slab.lts.place(request.topic, learned).stream : 0;
-    const cooked = { request, flags: flagsOf(request), stream, learned };
-    const timeUs = this.shard.cook(
-      {
-        ...{ kind: logItemKind.append, sizeBytes, isEarly: this.#acksEarly },
-        encode: (writer) => writeAppend(writer, cooked),
-      },
-      (error) => {
-        if (error === undefined) return done(undefined, { kind: "stored", timeUs });
-        this.#refuse(request, error);
-        done(error, undefined);
-      },
-    );
+    if (request.keep) item.placeIn(this.generations.cooking.lts);
+    this.shard.cook(item);
   }
 
   release(item: EvidenceItem, done: (error: CodedError | undefined, known: boolean) => void): void {
@@ -198,10 +187,13 @@ export class LogShard implements ShardMachine, ShardSource {
       return done(asCodedError(error), false);
     }
     const sizeBytes = namesBytesMax(item.publisher);
-    const encode = (writer: ByteWriter): void => writeEvidence(writer, item);
-    this.shard.cook({ kind: logItemKind.release, sizeBytes, encode }, (error) => {
-      if (error !== undefined) this.evidence.refuseReleased(item, error);
-      done(error, true);
+    this.shard.cook({
+      ...{ kind: logItemKind.release, sizeBytes },
+      encode: (writer) => writeEvidence(writer, item),
+      done: (error) => {
+        if (error !== undefined) this.evidence.refuseReleased(item, error);
+        done(error, true);
+      },
     });
   }
 
@@ -332,13 +324,14 @@ export class LogShard implements ShardMachine, ShardSource {
   }
 
   /** Resolves with the item's time when it is applied. `onCooked` runs once it is decided. */
-  #commit(item: Item, onCooked: () => void = () => undefined): Promise<number> {
+  #commit(item: Omit<Item, "done">, onCooked: () => void = () => undefined): Promise<number> {
     return new Promise((resolve, reject) => {
       const { failure } = this.shard;
       if (failure !== undefined) return reject(failure);
-      const timeUs = this.shard.cook(item, (error) =>
-        error === undefined ? resolve(timeUs) : reject(error),
-      );
+      const timeUs = this.shard.cook({
+        ...item,
+        done: (error) => (error === undefined ? resolve(timeUs) : reject(error)),
+      });
       onCooked();
     });
   }
@@ -408,6 +401,24 @@ export class LogShard implements ShardMachine, ShardSource {
     }
   }
 
+  applyCooked(item: Item, timeUs: number, entry: Buffer, endsAt: number): boolean {
+    if (!(item instanceof CookedAppend) || this.#relearns) return false;
+    const { request, place } = item;
+    const { evidence, publisher, writer } = request;
+    if (evidence !== undefined) this.evidence.applyTaken({ publisher, ...evidence });
+    if (writer !== undefined) this.#writers.applyResult(writer, timeUs);
+    if (place === undefined) return true;
+    const slab = this.#slabFor(timeUs);
+    if (slab === undefined) return true;
+    assert(slab.lts === item.lts, "a generation is written with the trie that it was cooked with");
+    slab.learn(item.learned, timeUs);
+    item.committed(entry, endsAt);
+    slab.append(place.stream, item, place.varying);
+    this.counters.ttvsAppended++;
+    this.#offer(slab, place.stream, item);
+    return true;
+  }
+
   dispatch(timeUs: number): void {
     const ttv = this.#applied;
     if (ttv !== undefined) {
@@ -466,23 +477,33 @@ export class LogShard implements ShardMachine, ShardSource {
     if (item.writer !== undefined) this.#writers.applyResult(item.writer, timeUs);
     const { ttv } = item;
     if (ttv === undefined) return;
+    const slab = this.#slabFor(timeUs);
+    if (slab === undefined) return;
+    const source = sourceOf(ttv);
+    this.#offer(slab, this.#store(slab, item, source), source);
+  }
+
+  #slabFor(timeUs: number): LogSlab | undefined {
     const slab = this.generations.forApply(timeUs);
-    if (slab === undefined) {
-      this.counters.ttvsSkipped++;
-      return;
-    }
-    const stream = this.#store(slab, item, ttv);
+    if (slab === undefined) this.counters.ttvsSkipped++;
+    return slab;
+  }
+
+  /** Keeps it for `dispatch` where somebody reads what it matches. */
+  #offer(slab: LogSlab, stream: number, ttv: TtvSource): void {
+    const { timeUs } = ttv;
     this.#interest.match(this.ordinal, ttv, timeUs, this.#matched);
+    if (this.#matched.length === 0) return;
     const anybody = this.#matched.some((entry) => entry.uses.size > 0);
     if (!anybody) {
       this.#matched.length = 0;
       return;
     }
     const ref: TtvRef = { shard: this.number, generation: slab.generation, stream, timeUs };
-    this.#applied = toDeliverable(ttv, ref);
+    this.#applied = sourceToDeliverable(ttv, ref);
   }
 
-  #store(slab: LogSlab, item: AppendItem, ttv: Ttv): number {
+  #store(slab: LogSlab, item: AppendItem, ttv: TtvSource): number {
     if (this.#relearns) {
       const learned: LtsRecord[] = [];
       slab.lts.place(ttv.topic, learned);

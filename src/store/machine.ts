@@ -4,12 +4,29 @@
 //
 // All calls are synchronous unless they return a promise, and come in commit order.
 
-import type { ByteReader } from "../base/index.ts";
+import type { ByteReader, ByteWriter, CodedError } from "../base/index.ts";
 import type { KvBatch } from "../kv/index.ts";
+
+/** What is cooked into the open entry, and who is told of it. */
+export interface Item {
+  readonly kind: number;
+  /** At least as much as `encode` writes. */
+  readonly sizeBytes: number;
+  /** `done` runs when the operating system has the entry, before it is durable and applied. */
+  readonly isEarly?: boolean;
+  encode(writer: ByteWriter, timeUs: number): void;
+  /** Runs once when it was applied, or with the error that keeps it from ever being so. */
+  done(error: CodedError | undefined): void;
+}
 
 export interface ShardMachine {
   apply(kind: number, timeUs: number, body: ByteReader): void;
-  /** After `apply` and the item's `done`: hand the change on to readers. */
+  /**
+   * The same for an item that was cooked here, whose bytes in the entry end at `endsAt`: it need not
+   * be decoded. False: nothing was done, `apply` has to.
+   */
+  applyCooked?(item: Item, timeUs: number, entry: Buffer, endsAt: number): boolean;
+  /** After the item was applied and its `done` has run: hand the change on to readers. */
   dispatch(timeUs: number): void;
   /**
    * Replay only: what must be ready before `apply` (a slab to be opened, memory to be freed).

@@ -20,23 +20,10 @@ import {
 import { tellStore } from "./channel.ts";
 import type { CommitClock } from "./commit-clock.ts";
 import { storeErrors } from "./errors.ts";
-import { entryItemsMax, entryKind, entryVersion, type ShardMachine } from "./machine.ts";
+import { entryItemsMax, entryKind, entryVersion, type Item, type ShardMachine } from "./machine.ts";
 import type { ShardEntry, ShardLog } from "./shard-log.ts";
 import { replayCheckpointed, replayEntries } from "./shard-replay.ts";
 import { type RecoveryPoint, recoveriesMax, type ShardStore } from "./shard-store.ts";
-
-/** Runs when its item was applied, or with the error that keeps it from ever being so. */
-export type ItemDone = (error: CodedError | undefined) => void;
-
-/** What is cooked into the open entry. */
-export type Item = {
-  /** `done` runs when the operating system has the entry, before it is durable and applied. */
-  readonly isEarly?: boolean;
-  readonly kind: number;
-  /** At least as much as `encode` writes. */
-  readonly sizeBytes: number;
-  readonly encode: (writer: ByteWriter, timeUs: number) => void;
-};
 
 export type ShardParts = {
   readonly log: ShardLog;
@@ -67,22 +54,26 @@ export const shardCounterHelp = {
 const entryBytesMax = 256 * 1024;
 /** The first item's time, its kind and its distance stand before its body. */
 const itemOverheadBytes = 8 + 1 + 8;
+const writerBytesMin = 512;
 
 type OpenEntry = {
   readonly writer: ByteWriter;
-  readonly dones: Array<ItemDone | undefined>;
-  /** Those of `dones` that are told early. */
-  readonly early: number[];
+  readonly items: Item[];
+  /** Where each item ends in the entry. */
+  readonly ends: number[];
   lastUs: number;
 };
 
 /** A proposed entry; those before `told` know of it. */
 type WaitingEntry = {
   readonly index: number;
-  /** Undefined where it was told early. */
-  readonly dones: Array<ItemDone | undefined>;
-  readonly early: readonly number[];
+  /** What was proposed: other bytes under this index are somebody else's. */
+  readonly payload: Buffer | undefined;
+  readonly items: readonly Item[];
+  readonly ends: readonly number[];
   told: number;
+  /** Those who are told early were. */
+  isEarlyTold: boolean;
 };
 
 export class Shard {
@@ -91,6 +82,8 @@ export class Shard {
   readonly #parts: ShardParts;
   readonly #waiting: WaitingEntry[] = [];
   #open: OpenEntry | undefined;
+  /** Memory that the next entry begins with: about what the last one took. */
+  #writerBytes = writerBytesMin;
   #appliedIndex: number;
   #appliedUs: number;
   #epoch: number;
@@ -206,26 +199,31 @@ export class Shard {
    * REQUIRES: everything that decides about the item has been decided against proposed state;
    * `sizeError` had nothing to say.
    */
-  cook(item: Item, done: ItemDone): number {
+  cook(item: Item): number {
     assert(this.#failure === undefined, "cooking on a failed shard");
     const openBytes = this.#open?.writer.length ?? 0;
     if (openBytes + item.sizeBytes > entryBytesMax) this.flush();
-    const timeUs = this.#parts.time.next();
-    let entry = this.#open;
-    if (entry === undefined) {
-      entry = { writer: new ByteWriter(512), dones: [], early: [], lastUs: timeUs };
-      entry.writer.u64(timeUs);
-      this.#open = entry;
-      this.#parts.endTurn(this);
-    }
-    entry.writer.u8(item.kind).varint(timeUs - entry.lastUs);
+    const entry = this.#open ?? this.#begin();
+    const { writer, items } = entry;
+    const { time } = this.#parts;
+    const timeUs = items.length === 0 ? entry.lastUs : time.following();
+    writer.u8(item.kind).varint(timeUs - entry.lastUs);
     entry.lastUs = timeUs;
-    item.encode(entry.writer, timeUs);
-    if (item.isEarly === true) entry.early.push(entry.dones.length);
-    entry.dones.push(done);
+    item.encode(writer, timeUs);
+    items.push(item);
+    entry.ends.push(writer.length);
     this.counters.itemsCooked++;
-    if (entry.writer.length >= entryBytesMax || entry.dones.length >= entryItemsMax) this.flush();
+    if (writer.length >= entryBytesMax || items.length >= entryItemsMax) this.flush();
     return timeUs;
+  }
+
+  #begin(): OpenEntry {
+    const timeUs = this.#parts.time.next();
+    const writer = new ByteWriter(this.#writerBytes).u64(timeUs);
+    const entry = { writer, items: [], ends: [], lastUs: timeUs };
+    this.#open = entry;
+    this.#parts.endTurn(this);
+    return entry;
   }
 
   /** Proposes the open entry. */
@@ -234,10 +232,13 @@ export class Shard {
     if (entry === undefined) return;
     this.#open = undefined;
     const { log } = this.#parts;
-    const { dones, early } = entry;
-    this.#waiting.push({ index: log.lastIndex + 1, dones, early, told: 0 });
+    const { writer, items, ends } = entry;
+    const payload = writer.finish();
+    this.#writerBytes = Math.max(writerBytesMin, payload.length);
+    const index = log.lastIndex + 1;
+    this.#waiting.push({ index, payload, items, ends, told: 0, isEarlyTold: false });
     this.counters.entriesProposed++;
-    log.propose(entryKind.items, entryVersion, entry.writer.finish());
+    log.propose(entryKind.items, entryVersion, payload);
     // A log that had failed before says nothing more of what it is given.
     if (this.#failure !== undefined) this.#tellAll(this.#failure);
   }
@@ -274,10 +275,14 @@ export class Shard {
     try {
       call();
     } catch (fault) {
-      this.counters.callbackErrors++;
-      const fields = { shard: this.number, reason: toError(fault).message };
-      this.#parts.logger.error("store.callback_failed", fields);
+      this.#countFault(fault);
     }
+  }
+
+  #countFault(fault: unknown): void {
+    this.counters.callbackErrors++;
+    const fields = { shard: this.number, reason: toError(fault).message };
+    this.#parts.logger.error("store.callback_failed", fields);
   }
 
   /** Commits a checkpoint of everything applied by now; they are taken one at a time. */
@@ -350,19 +355,27 @@ export class Shard {
     if (waiting !== undefined && this.#waiting[0] === waiting) this.#waiting.shift();
   }
 
-  #applyEntry(entry: ShardEntry, waiting: WaitingEntry | undefined): void {
+  #applyEntry({ index, payload }: ShardEntry, waiting: WaitingEntry | undefined): void {
     const { machine } = this.#parts;
-    const reader = new ByteReader(entry.payload);
+    // What was proposed here need not be decoded: who cooked it has it still.
+    const cooked = waiting?.payload === payload ? waiting : undefined;
+    const reader = new ByteReader(payload);
     let timeUs = reader.u64();
-    for (let item = 0; reader.remaining > 0; item++) {
+    for (let at = 0; reader.remaining > 0; at++) {
       const kind = reader.u8();
       timeUs += reader.varint();
-      machine.apply(kind, timeUs, reader);
+      const item = cooked?.items[at];
+      const endsAt = cooked?.ends[at] ?? 0;
+      if (item !== undefined && machine.applyCooked?.(item, timeUs, payload, endsAt) === true) {
+        reader.skip(endsAt - reader.offset);
+      } else {
+        machine.apply(kind, timeUs, reader);
+      }
       this.#appliedUs = timeUs;
-      if (waiting !== undefined && waiting.told === item) this.#tell(waiting, undefined);
+      if (waiting !== undefined && waiting.told === at) this.#tell(waiting, undefined);
       machine.dispatch(timeUs);
     }
-    this.#appliedIndex = entry.index;
+    this.#appliedIndex = index;
     this.counters.entriesApplied++;
   }
 
@@ -370,24 +383,32 @@ export class Shard {
     const open = this.#open;
     this.#open = undefined;
     const entries = this.#waiting.splice(0);
-    if (open !== undefined) entries.push({ ...open, index: 0, told: 0 });
-    for (const entry of entries) while (entry.told < entry.dones.length) this.#tell(entry, error);
+    if (open !== undefined) {
+      entries.push({ ...open, payload: undefined, index: 0, told: 0, isEarlyTold: false });
+    }
+    for (const entry of entries) while (entry.told < entry.items.length) this.#tell(entry, error);
   }
 
   #tell(entry: WaitingEntry, error: CodedError | undefined): void {
-    const done = entry.dones[entry.told++];
-    if (done !== undefined) this.callSafely(() => done(error));
+    const item = entry.items[entry.told++];
+    if (item === undefined || (entry.isEarlyTold && item.isEarly === true)) return;
+    this.#tellItem(item, error);
+  }
+
+  #tellItem(item: Item, error: CodedError | undefined): void {
+    try {
+      item.done(error);
+    } catch (fault) {
+      this.#countFault(fault);
+    }
   }
 
   #tellEarly(index: number): void {
     if (this.#failure !== undefined) return;
     const entry = this.#waiting.find((each) => each.index === index);
-    for (const at of entry?.early ?? []) {
-      const done = entry?.dones[at];
-      if (entry === undefined || done === undefined) continue;
-      entry.dones[at] = undefined;
-      this.callSafely(() => done(undefined));
-    }
+    if (entry === undefined || entry.isEarlyTold) return;
+    entry.isEarlyTold = true;
+    for (const item of entry.items) if (item.isEarly === true) this.#tellItem(item, undefined);
   }
 
   /** After a loss: readers whose position lies before it are told when they pass it. */

@@ -19,6 +19,19 @@ export type Ttv = {
   readonly frame: Uint8Array;
 };
 
+/** A TTV whose frame lies among other bytes, from `from` to `to`. */
+export type TtvSource = Omit<Ttv, "frame"> & {
+  readonly bytes: Uint8Array;
+  readonly from: number;
+  readonly to: number;
+};
+
+export function sourceOf(ttv: Ttv): TtvSource {
+  const { topic, timeUs, publisher, flags, expiryUs, expiryOffset, frame: bytes } = ttv;
+  const span = { bytes, from: 0, to: bytes.length };
+  return { topic, timeUs, publisher, flags, expiryUs, expiryOffset, ...span };
+}
+
 /** 0: the bare value. 4: a PUBLISH packet of MQTT 3.1.1. 5: one of MQTT 5. */
 export type FrameForm = 0 | 4 | 5;
 export type Qos = 0 | 1 | 2;

@@ -60,17 +60,23 @@ export function decodeBlock(bytes: Uint8Array, levels?: number): BlockView {
 
 function writeDictionaries(writer: ByteWriter, batch: TtvBatch): void {
   const ids = new Map<string, number>();
+  const topics: number[] = [];
   for (let topic = 0; topic < batch.topicCount; topic++) {
-    for (const word of batch.varying(topic)) if (!ids.has(word)) ids.set(word, ids.size);
+    const words = batch.varying(topic);
+    topics.push(words.length);
+    for (const word of words) {
+      let id = ids.get(word);
+      if (id === undefined) {
+        id = ids.size;
+        ids.set(word, id);
+      }
+      topics.push(id);
+    }
   }
   writer.varint(ids.size);
   for (const word of ids.keys()) writer.string(word);
   writer.varint(batch.topicCount);
-  for (let topic = 0; topic < batch.topicCount; topic++) {
-    const words = batch.varying(topic);
-    writer.varint(words.length);
-    for (const word of words) writer.varint(ids.get(word) as number);
-  }
+  for (const value of topics) writer.varint(value);
   writer.varint(batch.publisherCount);
   for (let id = 0; id < batch.publisherCount; id++) writer.string(batch.publisher(id));
 }

@@ -5,9 +5,9 @@
 // or at a checkpoint, it is sealed: from then on it never changes, and is read like any other block
 // until its bytes are on disk and after.
 
-import { assert } from "../../base/index.ts";
+import { asBuffer, assert } from "../../base/index.ts";
 import { type ResidualPattern, residualMatches } from "../core/structure.ts";
-import type { Ttv } from "../types.ts";
+import { sourceOf, type Ttv, type TtvSource } from "../types.ts";
 import type { TtvBatch } from "./ttv-view.ts";
 
 export type OpenBlockSettings = {
@@ -90,16 +90,22 @@ export class OpenBlock implements TtvBatch {
    * REQUIRES: not sealed; its time is above all times here.
    */
   append(ttv: Ttv, varying: readonly string[]): void {
+    this.appendFrom(sourceOf(ttv), varying);
+  }
+
+  /** The same for a frame among other bytes. */
+  appendFrom(ttv: TtvSource, varying: readonly string[]): void {
     const index = this.#count;
+    const { timeUs, from, to } = ttv;
     assert(!this.#sealed, "a sealed block takes no more TTVs");
-    assert(index === 0 || ttv.timeUs > this.timeUs(index - 1), "times in a block grow strictly");
+    assert(index === 0 || timeUs > this.timeUs(index - 1), "times in a block grow strictly");
     if (index === this.#times.length) this.#growTables();
     const start = this.framesBytes;
-    const end = start + ttv.frame.length;
+    const end = start + to - from;
     if (end > this.#frames.length) this.#growFrames(end);
-    this.#frames.set(ttv.frame, start);
+    asBuffer(ttv.bytes).copy(this.#frames, start, from, to);
     this.#starts[index + 1] = end;
-    this.#times[index] = ttv.timeUs;
+    this.#times[index] = timeUs;
     this.#flags[index] = ttv.flags;
     this.#expiries[index] = ttv.expiryUs;
     this.#expiryOffsets[index] = ttv.expiryOffset;

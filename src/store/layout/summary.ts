@@ -24,10 +24,11 @@ const noSummary = Buffer.alloc(0);
 /** Empty where nothing varies: then every block of the stream matches alike. */
 export function summarize(batch: TtvBatch): Buffer {
   const keys = keysOf(batch);
-  if (keys.size === 0) return noSummary;
-  const wantedBytes = Math.ceil((keys.size * bitsPerKey) / 8 / granuleBytes) * granuleBytes;
+  const count = keys.length;
+  if (count === 0) return noSummary;
+  const wantedBytes = Math.ceil((count * bitsPerKey) / 8 / granuleBytes) * granuleBytes;
   const summary = Buffer.alloc(Math.min(wantedBytes, summaryBytesMax));
-  for (const key of keys) addKey(summary, key);
+  for (let at = 0; at < count; at++) addKey(summary, keys[at] as number);
   return summary;
 }
 
@@ -45,16 +46,35 @@ export function mayMatch(summary: Uint8Array, residual: Residual): boolean {
   return !namesOne || hasKey(summary, topicKey(residual));
 }
 
-function keysOf(batch: TtvBatch): Set<number> {
-  const keys = new Set<number>();
+/** Each key once, in no order. */
+function keysOf(batch: TtvBatch): Uint32Array {
+  const keys: number[] = [];
   for (let topic = 0; topic < batch.topicCount; topic++) {
     const words = batch.varying(topic);
     for (let level = 0; level < words.length; level++) {
-      keys.add(hash32(words[level] as string, level));
+      keys.push(hash32(words[level] as string, level));
     }
-    if (words.length > 1) keys.add(topicKey(words));
+    if (words.length > 1) keys.push(topicKey(words));
   }
-  return keys;
+  return distinct(keys);
+}
+
+// A table with open addressing: a Set of numbers makes an object for each that is larger than 31 bits.
+function distinct(keys: readonly number[]): Uint32Array {
+  const slots = new Uint32Array(2 ** Math.ceil(Math.log2(2 * keys.length + 1)));
+  const found = new Uint32Array(keys.length);
+  const mask = slots.length - 1;
+  let count = 0;
+  for (const key of keys) {
+    let slot = key & mask;
+    // Slots hold places in `found`, from 1.
+    while (slots[slot] !== 0 && found[(slots[slot] as number) - 1] !== key)
+      slot = (slot + 1) & mask;
+    if (slots[slot] !== 0) continue;
+    found[count++] = key;
+    slots[slot] = count;
+  }
+  return found.subarray(0, count);
 }
 
 function topicKey(words: readonly string[]): number {

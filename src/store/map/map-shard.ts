@@ -247,15 +247,15 @@ export class MapShard implements MapShardFace, ShardMachine {
   }
 
   #propose({ writes, done }: Decision): void {
-    const item = {
+    const timeUs = this.shard.cook({
       kind: mapItemKind.write,
       sizeBytes: writesBytesMax(writes),
-      encode: (writer: ByteWriter) => encodeWrites(writer, writes),
-    };
-    const timeUs = this.shard.cook(item, (error) => {
-      // Nothing more will be applied: whoever waits for it goes on, and meets the failure.
-      if (error !== undefined) this.dispatch(Number.MAX_SAFE_INTEGER);
-      done(error, error === undefined ? timeUs : 0);
+      encode: (writer) => encodeWrites(writer, writes),
+      done: (error) => {
+        // Nothing more will be applied: whoever waits for it goes on, and meets the failure.
+        if (error !== undefined) this.dispatch(Number.MAX_SAFE_INTEGER);
+        done(error, error === undefined ? timeUs : 0);
+      },
     });
     this.#proposedUs = timeUs;
     for (const { key, value } of writes) {

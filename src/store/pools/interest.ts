@@ -25,6 +25,7 @@ const topicLimits = { levelsMax: 65_535, controlCharacters: "allow" } as const;
 
 /** Topics whose matches are remembered; all are forgotten when one more comes. */
 const knownTopicsMax = 10_000;
+const none: readonly never[] = [];
 
 /** Times are by shard ordinal. */
 export type FilterEntry<Use> = MatchTimes & {
@@ -250,6 +251,7 @@ export class InterestTable<Use> implements InterestFace {
 
   /** Every message asks twice, when it is cooked and when it is applied. */
   #entriesOf(topic: string): ReadonlyArray<FilterEntry<Use>> {
+    if (this.#entries.size === 0) return none;
     if (this.#knownRevision !== this.#trie.revision) {
       this.#known.clear();
       this.#knownRevision = this.#trie.revision;

@@ -19,7 +19,7 @@ import { OpenBlock } from "../layout/open-block.ts";
 import type { TtvBatch } from "../layout/ttv-view.ts";
 import { plainRow, type Window, windowsOf } from "../layout/window.ts";
 import type { BatchRef, BatchWindow, SlabSource } from "../pools/source.ts";
-import type { Ttv } from "../types.ts";
+import type { TtvSource } from "../types.ts";
 import type { BlockReader } from "./block-reader.ts";
 import { hasWindows } from "./layouts.ts";
 import type { SlabProofs, TopicWrite } from "./slab-parts.ts";
@@ -158,9 +158,9 @@ export class LogSlab implements SlabSource {
   }
 
   /** An applied TTV. The frame is copied. */
-  append(stream: number, ttv: Ttv, varying: readonly string[]): void {
+  append(stream: number, ttv: TtvSource, varying: readonly string[]): void {
     let block = this.#open.get(stream);
-    if (block !== undefined && !block.fits(ttv.frame.length)) {
+    if (block !== undefined && !block.fits(ttv.to - ttv.from)) {
       this.#seal(stream, block);
       block = undefined;
     }
@@ -168,9 +168,10 @@ export class LogSlab implements SlabSource {
       block = new OpenBlock();
       this.#open.set(stream, block);
     }
-    const before = block.memoryBytes;
-    block.append(ttv, varying);
-    this.#parts.onMemory(block.memoryBytes - (block.count === 1 ? 0 : before));
+    const before = block.count === 0 ? 0 : block.memoryBytes;
+    block.appendFrom(ttv, varying);
+    const added = block.memoryBytes - before;
+    if (added !== 0) this.#parts.onMemory(added);
     if (block.isFull) this.#seal(stream, block);
   }
 
