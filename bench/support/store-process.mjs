@@ -73,6 +73,11 @@ export function requestOf(topic, frame) {
 export function appendWhile(store, { next, outstanding, goesOn }) {
   return new Promise((resolve, reject) => {
     let [sent, acked] = [0, 0];
+    const done = (error) => {
+      if (error !== undefined) return reject(error);
+      acked++;
+      if (acked % 64 === 0 || acked === sent) more();
+    };
     const more = () => {
       while (sent - acked < outstanding) {
         if (!goesOn(sent)) {
@@ -83,11 +88,7 @@ export function appendWhile(store, { next, outstanding, goesOn }) {
           store.onceWritable(more);
           return;
         }
-        store.append(next(sent++), (error) => {
-          if (error !== undefined) return reject(error);
-          acked++;
-          if (acked % 64 === 0 || acked === sent) more();
-        });
+        store.append(next(sent++), done);
       }
     };
     more();

@@ -42,6 +42,15 @@ type Queued = {
  */
 type Phase = "idle" | "waiting" | "rolling" | "writing" | "full" | "failed" | "closed";
 
+/**
+ * Bytes queued within one turn that do not wait for its end. Of more than twice as much a flush takes
+ * half: two of about the same size keep disk and writers busy at once, one of everything and one of
+ * nothing do not.
+ */
+const earlyStartBytes = 256 * 1024;
+/** Callbacks of one turn while a write is under way. */
+const sliceMs = 1;
+
 export type CommitHooks = {
   readonly onSegment: (segment: Segment) => void;
   readonly onSynced: (segment: Segment, offset: number, spans: Iterable<ShardSpan>) => void;
@@ -64,9 +73,17 @@ export class GroupCommit {
   readonly #group: RecordGroup;
   readonly #encoder: FlushEncoder;
   #queue: Queued[] = [];
+  /** Synced and on their way to be told; the first `#toldCount` were. */
+  #synced: Queued[] = [];
+  #toldCount = 0;
+  #isTelling = false;
+  /** A write has been given to the disk, and its sync has not. */
+  #isWriteOut = false;
   #pendingBytes = 0;
   #phase: Phase = "idle";
   #cancelStart: Cancel | undefined;
+  /** A start is planned for the end of this turn. */
+  #isStartSoon = false;
   #cancelProof: Cancel | undefined;
   #current: OpenSegment | undefined;
   #nextOrder: number;
@@ -129,6 +146,9 @@ export class GroupCommit {
     this.#appendedCount++;
     if (this.#phase === "idle") this.#planStart(this.#settings.idleFlushIntervalMs);
     else if (this.#cancelStart !== undefined && this.#isGroupFull()) this.#planStart(0);
+    // The disk begins while this turn goes on: else a writer with much under way would wait for the
+    // disk, and the disk for the writer, in turns.
+    if (this.#isStartSoon && this.#pendingBytes >= earlyStartBytes) this.#start();
   }
 
   /** Asks for a flush that proves the last one, when none is on its way. */
@@ -220,6 +240,7 @@ export class GroupCommit {
     this.#cancelProof = undefined;
     this.#phase = "waiting";
     if (delayMs <= 0 || this.#isGroupFull()) {
+      this.#isStartSoon = true;
       this.#components.clock.soon(() => this.#start());
     } else {
       this.#cancelStart = this.#components.clock.schedule(delayMs, () => {
@@ -231,12 +252,16 @@ export class GroupCommit {
 
   #start(): void {
     if (this.#phase !== "waiting") return;
+    this.#isStartSoon = false;
     if (this.#queue.length === 0 && !this.#proofWanted) {
       this.#goIdle();
       return;
     }
     this.#group.clear();
-    for (const { record } of this.#queue) if (!this.#group.tryAdd(record)) break;
+    const shareBytes = Math.max(earlyStartBytes, this.#pendingBytes / 2);
+    for (const { record } of this.#queue) {
+      if (this.#group.sizeBytes >= shareBytes || !this.#group.tryAdd(record)) break;
+    }
     const current = this.#current;
     const sizeBytes = this.#group.sizeBytes;
     if (current === undefined || !hasRoom(current.segment, sizeBytes)) {
@@ -298,7 +323,9 @@ export class GroupCommit {
     const { segment, file } = current;
     const number = this.#nextFlush;
     const bytes = this.#encoder.encode(this.#group, number, number - 1, segment.seed);
+    this.#isWriteOut = true;
     file.write(bytes, segment.endOffset, (error) => {
+      this.#isWriteOut = false;
       if (this.#phase !== "writing") return;
       if (error === undefined) {
         this.#sync(current, bytes.length);
@@ -363,7 +390,28 @@ export class GroupCommit {
     this.#noteProved(formerCount);
     // The disk gets its next flush before the callbacks take their time.
     this.#planNext();
-    for (const { record, done } of synced) this.#settle(record, done, undefined);
+    for (const each of synced) this.#synced.push(each);
+    if (!this.#isTelling) this.#tellSynced();
+  }
+
+  /** Not all at once while a write is under way: its sync begins when this turn ends. */
+  #tellSynced(): void {
+    const { clock } = this.#components;
+    const untilMs = clock.elapsedMs() + sliceMs;
+    this.#isTelling = true;
+    for (;;) {
+      const next = this.#synced[this.#toldCount];
+      if (next === undefined) break;
+      if (this.#isWriteOut && clock.elapsedMs() > untilMs) {
+        clock.soon(() => this.#tellSynced());
+        return;
+      }
+      this.#toldCount++;
+      this.#settle(next.record, next.done, undefined);
+    }
+    this.#synced = [];
+    this.#toldCount = 0;
+    this.#isTelling = false;
   }
 
   #takeSynced(count: number): Queued[] {
@@ -409,6 +457,8 @@ export class GroupCommit {
     this.#pendingBytes = 0;
     this.#setPhase(phase);
     for (const { reject } of this.#proofWaiters.splice(0)) reject(error);
+    this.#isWriteOut = false;
+    this.#tellSynced();
     for (const { record, done } of pending) this.#settle(record, done, error);
   }
 

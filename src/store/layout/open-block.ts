@@ -26,6 +26,9 @@ const rowBytes = 29;
 /** Estimate of a dictionary entry: map slot, array slot, string head. */
 const entryBytes = 96;
 
+/** What a block is likely to hold, so that its memory need not grow: mostly what the last one held. */
+export type OpenBlockHint = { readonly ttvs: number; readonly framesBytes: number };
+
 export class OpenBlock implements TtvBatch {
   readonly #settings: OpenBlockSettings;
   readonly #topics = new Map<string, number>();
@@ -35,17 +38,28 @@ export class OpenBlock implements TtvBatch {
   #count = 0;
   #sealed = false;
   #dictionaryBytes = 0;
-  #frames = Buffer.allocUnsafeSlow(framesInitialBytes);
-  #times = new Float64Array(ttvsInitial);
-  #expiries = new Float64Array(ttvsInitial);
-  #starts = new Uint32Array(ttvsInitial + 1);
-  #expiryOffsets = new Uint32Array(ttvsInitial);
-  #topicIds = new Uint16Array(ttvsInitial);
-  #publisherIdOf = new Uint16Array(ttvsInitial);
-  #flags = new Uint8Array(ttvsInitial);
+  #frames: Buffer;
+  #times: Float64Array;
+  #expiries: Float64Array;
+  #starts: Uint32Array;
+  #expiryOffsets: Uint32Array;
+  #topicIds: Uint16Array;
+  #publisherIdOf: Uint16Array;
+  #flags: Uint8Array;
 
-  constructor(settings: OpenBlockSettings = openBlockSettingsDefault) {
+  constructor(settings: OpenBlockSettings = openBlockSettingsDefault, hint?: OpenBlockHint) {
     this.#settings = settings;
+    const { ttvs = 0, framesBytes = 0 } = hint ?? {};
+    const rows = Math.max(ttvsInitial, Math.min(ttvs, settings.ttvsMax));
+    const bytes = Math.max(framesInitialBytes, Math.min(framesBytes, settings.bytesMax));
+    this.#frames = Buffer.allocUnsafeSlow(bytes);
+    this.#times = new Float64Array(rows);
+    this.#expiries = new Float64Array(rows);
+    this.#starts = new Uint32Array(rows + 1);
+    this.#expiryOffsets = new Uint32Array(rows);
+    this.#topicIds = new Uint16Array(rows);
+    this.#publisherIdOf = new Uint16Array(rows);
+    this.#flags = new Uint8Array(rows);
   }
 
   get count(): number {

@@ -15,7 +15,7 @@ import type { Structure } from "../core/structure.ts";
 import { storeErrors } from "../errors.ts";
 import { type BlockRow, type BlockWrite, gapOf, writeBlock } from "../layout/index-row.ts";
 import { LostBatch } from "../layout/lost-batch.ts";
-import { OpenBlock } from "../layout/open-block.ts";
+import { OpenBlock, type OpenBlockHint } from "../layout/open-block.ts";
 import type { TtvBatch } from "../layout/ttv-view.ts";
 import { plainRow, type Window, windowsOf } from "../layout/window.ts";
 import type { BatchRef, BatchWindow, SlabSource } from "../pools/source.ts";
@@ -69,6 +69,9 @@ export type LogSlabSpan = {
   readonly layout: string;
 };
 
+/** A little more than it held: the next one is seldom of exactly the same size. */
+const hintedBytes = ({ framesBytes }: OpenBlock): number => framesBytes + (framesBytes >>> 3);
+
 type Sealed = { readonly stream: number; readonly block: OpenBlock };
 
 export class LogSlab implements SlabSource {
@@ -81,6 +84,8 @@ export class LogSlab implements SlabSource {
   readonly #parts: LogSlabParts;
   readonly #openedUs: number;
   readonly #open = new Map<number, OpenBlock>();
+  /** What the last block of each stream held. */
+  readonly #hints = new Map<number, OpenBlockHint>();
   /** Sealed and not yet on disk, by stream, oldest first. */
   readonly #unwritten = new Map<number, OpenBlock[]>();
   readonly #queue: Sealed[] = [];
@@ -165,7 +170,7 @@ export class LogSlab implements SlabSource {
       block = undefined;
     }
     if (block === undefined) {
-      block = new OpenBlock();
+      block = new OpenBlock(undefined, this.#hints.get(stream));
       this.#open.set(stream, block);
     }
     const before = block.count === 0 ? 0 : block.memoryBytes;
@@ -280,6 +285,7 @@ export class LogSlab implements SlabSource {
     else waiting.push(block);
     this.#queue.push({ stream, block });
     this.#sealedCount++;
+    this.#hints.set(stream, { ttvs: block.count, framesBytes: hintedBytes(block) });
     this.#parts.onSealed(stream, {
       ttvs: block.count,
       sizeBytes: block.framesBytes,
