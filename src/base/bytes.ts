@@ -191,6 +191,13 @@ export class ByteReader {
   }
 
   varint(): number {
+    const byte = this.#buffer[this.#offset];
+    if (byte === undefined || byte >= 0x80) return this.#longVarint();
+    this.#offset++;
+    return byte;
+  }
+
+  #longVarint(): number {
     const start = this.#offset;
     let value = 0;
     let scale = 1;
@@ -225,7 +232,7 @@ export class ByteReader {
   }
 
   #need(size: number): void {
-    if (this.remaining < size) {
+    if (this.#buffer.length - this.#offset < size) {
       throw bytesErrors.truncated({ need: size - this.remaining, offset: this.#offset });
     }
   }

@@ -16,6 +16,10 @@ import {
 const forms: Readonly<Record<TtvForm, FrameForm>> = { raw: 0, v4: 4, v5: 5 };
 const formNames: Readonly<Record<FrameForm, TtvForm>> = { 0: "raw", 4: "v4", 5: "v5" };
 
+export function formNameOf(flags: number): TtvForm {
+  return formNames[formOf(flags)];
+}
+
 /** A TTV among the bytes of its entry, for readers at the tail. */
 export function sourceToDeliverable(source: TtvSource, ref: TtvRef): DeliverableTtv {
   const { topic, timeUs, publisher, flags, expiryUs, expiryOffset, bytes, from, to } = source;

@@ -3,7 +3,7 @@
 // Everything here was checked by block.ts; the view adds no checks and owns no rules of the format.
 // Residuals are compared as bytes and word ids, so that a selective reader makes no string at all.
 
-import type { ResidualPattern } from "../core/structure.ts";
+import { formatTopic, type ResidualPattern, type Structure } from "../core/structure.ts";
 import type { TtvBatch } from "./ttv-view.ts";
 
 /** Strings of a dictionary, as their UTF-8 in the block. */
@@ -42,24 +42,23 @@ const unknownWord = -3;
 export class BlockView implements TtvBatch {
   readonly count: number;
   readonly #parts: BlockParts;
-  readonly #varying: Array<readonly string[] | undefined>;
-  readonly #words: Array<string | undefined>;
-  readonly #publishers: Array<string | undefined>;
+  // Made when the first text is asked for: a reader that counts asks for none.
+  #varying: Array<readonly string[] | undefined> | undefined;
+  #topics: Array<string | undefined> | undefined;
+  #words: Array<string | undefined> | undefined;
+  #publishers: Array<string | undefined> | undefined;
 
   constructor(parts: BlockParts) {
     this.count = parts.count;
     this.#parts = parts;
-    this.#words = new Array(parts.words.starts.length);
-    this.#varying = new Array(parts.topicStarts.length - 1);
-    this.#publishers = new Array(parts.publishers.starts.length);
   }
 
   get topicCount(): number {
-    return this.#varying.length;
+    return this.#parts.topicStarts.length - 1;
   }
 
   get publisherCount(): number {
-    return this.#publishers.length;
+    return this.#parts.publishers.starts.length;
   }
 
   /** Memory held, for the budget of a cache: the block's bytes and the tables made from them. */
@@ -104,6 +103,8 @@ export class BlockView implements TtvBatch {
   }
 
   varying(topicId: number): readonly string[] {
+    this.#varying ??= new Array(this.topicCount);
+    this.#words ??= new Array(this.#parts.words.starts.length);
     const known = this.#varying[topicId];
     if (known !== undefined) return known;
     const { topicStarts, topicWords } = this.#parts;
@@ -116,7 +117,19 @@ export class BlockView implements TtvBatch {
     return words;
   }
 
+  /** REQUIRES: the structure is that of the block's stream. */
+  topic(topicId: number, structure: Structure): string {
+    this.#topics ??= new Array(this.topicCount);
+    let topic = this.#topics[topicId];
+    if (topic === undefined) {
+      topic = formatTopic(structure, this.varying(topicId));
+      this.#topics[topicId] = topic;
+    }
+    return topic;
+  }
+
   publisher(publisherId: number): string {
+    this.#publishers ??= new Array(this.publisherCount);
     return textOf(this.#publishers, this.#parts.publishers, publisherId);
   }
 

@@ -122,18 +122,31 @@ function readBlock(body: Buffer, levels: number | undefined): BlockParts {
   const words = readTexts(tables, body, "words");
   const topics = readTopics(tables, words.starts.length, levels);
   const publishers = readTexts(tables, body, "publishers");
-  const times = readTimes(tables, firstTimeUs, count);
+  const rows = allocateRows(count);
+  readTimes(tables, firstTimeUs, rows.times);
   const flags = readFlags(tables, count);
-  const topicIds = readIds(tables, count, topics.topicStarts.length - 1);
-  const publisherIds = readIds(tables, count, publishers.starts.length);
-  const frameStarts = readFrameStarts(tables, count, framesBytes);
-  const expiry = (blockFlags & expiryFlag) !== 0 ? readExpiry(tables, frameStarts) : noExpiry;
+  readIds(tables, topics.topicStarts.length - 1, rows.topicIds);
+  readIds(tables, publishers.starts.length, rows.publisherIds);
+  readFrameStarts(tables, framesBytes, rows.frameStarts);
+  const expiry = (blockFlags & expiryFlag) !== 0 ? readExpiry(tables, rows.frameStarts) : noExpiry;
   if (tables.remaining > 0) throw corrupt(`${tables.remaining} bytes before the frames`);
   const frames = body.subarray(framesStart);
+  return { count, frames, words, publishers, flags, ...rows, ...topics, ...expiry };
+}
+
+type BlockRows = Pick<BlockParts, "times" | "frameStarts" | "topicIds" | "publisherIds">;
+
+/** In one piece of memory: each piece by itself costs more than what it holds. */
+function allocateRows(count: number): BlockRows {
+  const startsAt = 8 * count;
+  const topicsAt = startsAt + 4 * (count + 1);
+  const publishersAt = topicsAt + 2 * count;
+  const memory = new ArrayBuffer(publishersAt + 2 * count);
   return {
-    ...{ count, frames, words, publishers, times, flags, topicIds, publisherIds, frameStarts },
-    ...topics,
-    ...expiry,
+    times: new Float64Array(memory, 0, count),
+    frameStarts: new Uint32Array(memory, startsAt, count + 1),
+    topicIds: new Uint16Array(memory, topicsAt, count),
+    publisherIds: new Uint16Array(memory, publishersAt, count),
   };
 }
 
@@ -146,8 +159,9 @@ function checkVersion(version: number): void {
 function readTexts(reader: ByteReader, body: Buffer, what: string): Texts {
   const count = reader.varint();
   if (count > reader.remaining) throw corrupt(`${count} ${what}`);
-  const starts = new Uint32Array(count);
-  const ends = new Uint32Array(count);
+  const bounds = new ArrayBuffer(8 * count);
+  const starts = new Uint32Array(bounds, 0, count);
+  const ends = new Uint32Array(bounds, 4 * count, count);
   for (let index = 0; index < count; index++) {
     const sizeBytes = reader.varint();
     starts[index] = reader.offset;
@@ -163,41 +177,48 @@ function readTopics(reader: ByteReader, wordCount: number, levels?: number): Blo
   const count = reader.varint();
   if (count > reader.remaining) throw corrupt(`${count} topics`);
   const topicStarts = new Uint32Array(count + 1);
-  const ids: number[] = [];
+  // Each id is a byte at least.
+  const idsMax =
+    levels === undefined ? reader.remaining : Math.min(count * levels, reader.remaining);
+  const ids = new Uint32Array(idsMax);
+  let taken = 0;
   for (let topic = 0; topic < count; topic++) {
     const size = reader.varint();
     if (size > reader.remaining) throw corrupt(`a topic of ${size} varying levels`);
     if (levels !== undefined && size !== levels)
       throw corrupt(`${size} levels vary, not ${levels}`);
-    for (let level = 0; level < size; level++) ids.push(readBelow(reader, wordCount, "word"));
-    topicStarts[topic + 1] = ids.length;
+    for (let level = 0; level < size; level++) ids[taken++] = readBelow(reader, wordCount, "word");
+    topicStarts[topic + 1] = taken;
   }
-  return { topicWords: Uint32Array.from(ids), topicStarts };
+  return { topicWords: levels === undefined ? ids.slice(0, taken) : ids, topicStarts };
 }
 
-function readTimes(reader: ByteReader, firstTimeUs: number, count: number): Float64Array {
-  const times = new Float64Array(count);
+function readTimes(reader: ByteReader, firstTimeUs: number, times: Float64Array): void {
   let timeUs = firstTimeUs;
   times[0] = timeUs;
-  for (let index = 1; index < count; index++) {
+  for (let index = 1; index < times.length; index++) {
     const deltaUs = reader.varint();
     timeUs += deltaUs;
     if (deltaUs === 0 || timeUs > Number.MAX_SAFE_INTEGER) throw corrupt(`time ${index}`);
     times[index] = timeUs;
   }
-  return times;
 }
 
 function readFlags(reader: ByteReader, count: number): Uint8Array {
   const flags = reader.raw(count);
-  for (const value of flags) if (!areFlags(value)) throw corrupt(`flags ${value}`);
+  let former = -1;
+  for (let index = 0; index < count; index++) {
+    const value = flags[index] as number;
+    if (value !== former && !areFlags(value)) throw corrupt(`flags ${value}`);
+    former = value;
+  }
   return flags;
 }
 
-function readIds(reader: ByteReader, count: number, limit: number): Uint16Array {
-  const ids = new Uint16Array(count);
-  for (let index = 0; index < count; index++) ids[index] = readBelow(reader, limit, "dictionary");
-  return ids;
+function readIds(reader: ByteReader, limit: number, ids: Uint16Array): void {
+  for (let index = 0; index < ids.length; index++) {
+    ids[index] = readBelow(reader, limit, "dictionary");
+  }
 }
 
 function readBelow(reader: ByteReader, limit: number, what: string): number {
@@ -206,15 +227,13 @@ function readBelow(reader: ByteReader, limit: number, what: string): number {
   return id;
 }
 
-function readFrameStarts(reader: ByteReader, count: number, framesBytes: number): Uint32Array {
-  const starts = new Uint32Array(count + 1);
+function readFrameStarts(reader: ByteReader, framesBytes: number, starts: Uint32Array): void {
   let end = 0;
-  for (let index = 0; index < count; index++) {
+  for (let index = 1; index < starts.length; index++) {
     end += reader.varint();
-    starts[index + 1] = end;
+    starts[index] = end;
   }
   if (end !== framesBytes) throw corrupt(`frames end at ${end} of ${framesBytes}`);
-  return starts;
 }
 
 type BlockExpiry = Pick<BlockParts, "expiries" | "expiryOffsets">;

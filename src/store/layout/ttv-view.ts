@@ -35,6 +35,8 @@ export interface TtvBatch {
   /** The words that the stream's structure leaves open. */
   varying(topicId: number): readonly string[];
   publisher(publisherId: number): string;
+  /** The topic, where the batch remembers those that were asked for; `topicAt` is what readers call. */
+  topic?(topicId: number, structure: Structure): string;
   /** By topic id: 1 where the pattern matches. `matchTopics` is what readers call. */
   matchVarying(pattern: ResidualPattern): Uint8Array;
 }
@@ -76,7 +78,8 @@ export function indexAfter(batch: TtvBatch, timeUs: number): number {
 }
 
 export function topicAt(batch: TtvBatch, structure: Structure, index: number): string {
-  return formatTopic(structure, batch.varying(batch.topicId(index)));
+  const id = batch.topicId(index);
+  return batch.topic?.(id, structure) ?? formatTopic(structure, batch.varying(id));
 }
 
 /** One TTV as an object, for callers that want one; its frame is a view. */

@@ -10,32 +10,31 @@
 import type { DeliverableTtv, MissedReport } from "../api.ts";
 import type { PlannedStream } from "../core/lts.ts";
 import type { MissingWant } from "../core/missing.ts";
-import type { Structure } from "../core/structure.ts";
 import { isDamage } from "../damage-codes.ts";
-import { toDeliverable } from "../deliverable.ts";
-import { metAtUs } from "../layout/index-row.ts";
+import { type BlockRow, metAtUs } from "../layout/index-row.ts";
 import { LostBatch } from "../layout/lost-batch.ts";
 import { mayMatch } from "../layout/summary.ts";
-import {
-  indexAfter,
-  matchTopics,
-  type TopicMatch,
-  type TtvBatch,
-  ttvAt,
-} from "../layout/ttv-view.ts";
+import { indexAfter, matchTopics, type TopicMatch, type TtvBatch } from "../layout/ttv-view.ts";
 import type { FilterUse } from "./filter-use.ts";
 import type { BatchRef, BatchWindow, ShardSource, SlabSource } from "./source.ts";
+import { type BatchOrigin, StoredTtv } from "./stored-ttv.ts";
 
-type Wanted = { readonly use: FilterUse; readonly residual: PlannedStream["residual"] };
+type Wanted = {
+  readonly use: FilterUse;
+  readonly residual: PlannedStream["residual"];
+  readonly startUs: number;
+};
 
 type Head = {
   readonly stream: number;
-  readonly structure: Structure;
+  readonly origin: BatchOrigin;
   readonly wanted: Wanted[];
   ref: BatchRef | undefined;
   /** The batch that is open, and the index of its next candidate. */
   batch: TtvBatch | undefined;
   at: number;
+  /** The block behind it, read while this one is passed on. */
+  ahead: { readonly row: BlockRow; batch: TtvBatch | Promise<TtvBatch> } | undefined;
   /** What each of `wanted` matches in the batch, made when `topicCount` was what is kept. */
   topicMatches: TopicMatch[];
   topicCount: number;
@@ -45,12 +44,16 @@ type Head = {
   queue: BatchRef[];
 };
 
+/** Bytes of blocks that a cursor has read, or reads, before it comes to them. */
+const aheadBytesMax = 1024 * 1024;
+
 export type CursorParts = {
   readonly counters: { blocksSkipped: number };
   /** Whole streams from which on a cursor goes by windows. */
   readonly wideStreamsMin: number;
 };
 
+/** Valid until it is consumed. */
 export type CursorItem = { readonly ttv: DeliverableTtv; readonly matches: readonly unknown[] };
 
 export class ShardCursor {
@@ -63,7 +66,13 @@ export class ShardCursor {
   #windowUs: number | undefined;
   #byStream = new Map<number, Head>();
   #heads: Head[] = [];
+  #aheadBytes = 0;
   #item: CursorItem | undefined;
+  /** What `#item` is when there is one. */
+  readonly #offered: { ttv: DeliverableTtv; matches: readonly unknown[] } = {
+    ttv: nothing,
+    matches: [],
+  };
   #missed: MissedReport | undefined;
 
   readonly #parts: CursorParts;
@@ -117,7 +126,11 @@ export class ShardCursor {
 
   /** Lets go of decoded blocks, for a reader that has no room for a while. */
   relax(): void {
-    for (const head of this.#heads) if (head.ref?.kind === "disk") head.batch = undefined;
+    this.#aheadBytes = 0;
+    for (const head of this.#heads) {
+      head.ahead = undefined;
+      if (head.ref?.kind === "disk") head.batch = undefined;
+    }
   }
 
   // -------------------------------------------------------------- slabs and heads
@@ -147,15 +160,17 @@ export class ShardCursor {
       for (const planned of slab.plan(use.entry.filter)) {
         let head = byStream.get(planned.stream);
         if (head === undefined) {
-          head = createHead(planned);
+          head = createHead(planned, this.#source.number, slab.generation);
           byStream.set(planned.stream, head);
         }
-        head.wanted.push({ use, residual: planned.residual });
+        const startUs = use.startUs(this.#source.number);
+        head.wanted.push({ use, residual: planned.residual, startUs });
       }
     }
     this.#slab = slab;
     this.#byStream = byStream;
     this.#heads = [];
+    this.#aheadBytes = 0;
     this.#windowUs = undefined;
     const afterUs = Math.max(this.#positionUs, slab.afterUs);
     if (isWide(byStream, this.#parts.wideStreamsMin)) {
@@ -221,7 +236,7 @@ export class ShardCursor {
     if (ref === undefined) return undefined;
     const firstUs = ref.kind === "memory" ? ref.batch.timeUs(0) : metAtUs(ref.row);
     if (firstUs > this.#untilUs) return undefined;
-    if (ref.kind === "disk" && !blockMayMatch(head, ref)) {
+    if (ref.kind === "disk" && !blockMayMatch(head, ref.row)) {
       this.#parts.counters.blocksSkipped++;
       return this.#seek(slab, head, ref.row.lastTimeUs);
     }
@@ -262,7 +277,8 @@ export class ShardCursor {
       head.batch = ref.batch;
       return ref.batch;
     }
-    const batch = slab.read(head.stream, ref.row);
+    const batch = this.#takeAhead(head, ref.row) ?? slab.read(head.stream, ref.row);
+    this.#readAhead(slab, head, ref.row);
     if (batch instanceof Promise) {
       return batch.then((view) => {
         head.batch = view;
@@ -272,11 +288,39 @@ export class ShardCursor {
     return batch;
   }
 
+  /** Begins to read the block behind `row`, where it is known without asking the disk. */
+  #readAhead(slab: SlabSource, head: Head, { lastTimeUs }: BlockRow): void {
+    const row = this.#windowUs === undefined ? slab.known?.(head.stream, lastTimeUs) : rowOf(head);
+    if (row === undefined || metAtUs(row) > this.#untilUs || !blockMayMatch(head, row)) return;
+    if (this.#aheadBytes + row.sizeBytes > aheadBytesMax) return;
+    const batch = slab.read(head.stream, row);
+    const ahead: Head["ahead"] = { row, batch };
+    head.ahead = ahead;
+    // A fault is told to whoever waits for it; a cursor that is let go has nobody who does.
+    if (batch instanceof Promise) {
+      batch.then(
+        (view) => {
+          ahead.batch = view;
+        },
+        () => undefined,
+      );
+    }
+    this.#aheadBytes += row.sizeBytes;
+  }
+
+  #takeAhead(head: Head, row: BlockRow): TtvBatch | Promise<TtvBatch> | undefined {
+    const { ahead } = head;
+    if (ahead === undefined) return undefined;
+    head.ahead = undefined;
+    this.#aheadBytes -= ahead.row.sizeBytes;
+    return ahead.row.lastTimeUs === row.lastTimeUs ? ahead.batch : undefined;
+  }
+
   #scan(slab: SlabSource, head: Head, batch: TtvBatch): Promise<void> | undefined {
     while (head.at < batch.count) {
       const timeUs = batch.timeUs(head.at);
       if (timeUs > this.#untilUs) break;
-      const matches = matchesAt(head, batch, timeUs, this.#source.number);
+      const matches = matchesAt(head, batch, timeUs);
       if (matches === undefined) {
         head.at++;
         continue;
@@ -287,7 +331,9 @@ export class ShardCursor {
         this.#sink();
         return undefined;
       }
-      this.#item = { ttv: this.#deliverable(slab, head, batch), matches };
+      this.#item = this.#offered;
+      this.#offered.ttv = new StoredTtv(head.origin, batch, head.at, timeUs);
+      this.#offered.matches = matches;
       head.nextUs = timeUs + 1;
       head.at++;
       this.#sink();
@@ -297,17 +343,6 @@ export class ShardCursor {
     const lastUs = Math.max(batch.timeUs(batch.count - 1), head.nextUs - 1);
     if (lastUs >= this.#untilUs) return undefined;
     return this.#seek(slab, head, lastUs);
-  }
-
-  #deliverable(slab: SlabSource, head: Head, batch: TtvBatch): DeliverableTtv {
-    const timeUs = batch.timeUs(head.at);
-    const ref = {
-      shard: this.#source.number,
-      generation: slab.generation,
-      stream: head.stream,
-      timeUs,
-    };
-    return toDeliverable(ttvAt(batch, head.structure, head.at), ref);
   }
 
   #passLost(slab: SlabSource, head: Head, batch: LostBatch): Promise<void> | undefined {
@@ -373,12 +408,15 @@ export class ShardCursor {
   }
 }
 
+const nothing = undefined as unknown as DeliverableTtv;
 const wantsNothing = (): readonly MissingWant[] => [];
 
-function createHead(planned: PlannedStream): Head {
+function createHead(planned: PlannedStream, shard: number, generation: number): Head {
+  const { stream, structure } = planned;
   return {
-    stream: planned.stream,
-    structure: planned.structure,
+    stream,
+    origin: { shard, generation, stream, structure },
+    ahead: undefined,
     wanted: [],
     ref: undefined,
     batch: undefined,
@@ -409,32 +447,31 @@ function nextOf({ queue }: Head, afterUs: number): BatchRef | undefined {
   return undefined;
 }
 
-function blockMayMatch(head: Head, ref: BatchRef & { kind: "disk" }): boolean {
-  return head.wanted.some(({ residual }) => mayMatch(ref.row.summary, residual));
+/** The next block of a head in its window. */
+function rowOf({ queue }: Head): BlockRow | undefined {
+  return queue[0]?.kind === "disk" ? queue[0].row : undefined;
+}
+
+function blockMayMatch(head: Head, { summary }: BlockRow): boolean {
+  return head.wanted.some(({ residual }) => mayMatch(summary, residual));
 }
 
 /** Contexts of the uses that match the head's candidate; undefined where none does. */
-function matchesAt(
-  head: Head,
-  batch: TtvBatch,
-  timeUs: number,
-  shard: number,
-): unknown[] | undefined {
+function matchesAt(head: Head, batch: TtvBatch, timeUs: number): readonly unknown[] | undefined {
+  const { wanted } = head;
   // An open batch meets new topics while it is read.
   if (head.topicCount !== batch.topicCount || head.topicMatches.length === 0) {
-    head.topicMatches = head.wanted.map(({ residual }) => matchTopics(batch, residual));
+    head.topicMatches = wanted.map(({ residual }) => matchTopics(batch, residual));
     head.topicCount = batch.topicCount;
   }
-  const topicId = batch.topicId(head.at);
-  let matches: unknown[] | undefined;
-  for (let at = 0; at < head.wanted.length; at++) {
-    const { use } = head.wanted[at] as Wanted;
+  let matches: readonly unknown[] | undefined;
+  for (let at = 0; at < wanted.length; at++) {
+    const { use, startUs } = wanted[at] as Wanted;
     const match = head.topicMatches[at];
     if (match === "none" || match === undefined) continue;
-    if (match !== "all" && match[topicId] !== 1) continue;
-    if (timeUs <= use.startUs(shard)) continue;
-    if (matches === undefined) matches = [use.context];
-    else matches.push(use.context);
+    if (match !== "all" && match[batch.topicId(head.at)] !== 1) continue;
+    if (timeUs <= startUs) continue;
+    matches = matches === undefined ? use.alone : [...matches, use.context];
   }
   return matches;
 }

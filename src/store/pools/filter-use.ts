@@ -19,11 +19,14 @@ export class FilterUse {
   readonly entry: UseEntry;
   readonly subscriber: UseOwner;
   readonly context: unknown;
+  /** The matches of a TTV that only this use matches. */
+  readonly alone: readonly unknown[];
   readonly #start: Positions;
 
   constructor(table: UseTable, subscriber: UseOwner, filter: SubscriberFilter) {
     this.subscriber = subscriber;
     this.context = filter.context;
+    this.alone = [filter.context];
     this.#start = filter.start;
     this.entry = table.addUse(filter.filter, filter.start, this);
   }

@@ -31,6 +31,8 @@ export interface SlabSource {
   plan(filter: TopicFilter): PlannedStream[];
   /** First batch of a stream with a TTV later than `afterUs`; undefined when there is none. */
   next(stream: number, afterUs: number): BatchRef | undefined | Promise<BatchRef | undefined>;
+  /** The same where it is a block on disk and known without asking the disk; else undefined. */
+  known?(stream: number, afterUs: number): BlockRow | undefined;
   /**
    * For who wants most streams: every batch of the first window that ends above `afterUs`. Undefined
    * where the slab has no windows.

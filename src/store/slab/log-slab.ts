@@ -31,7 +31,7 @@ const corruptRow = "STORE_ROW_CORRUPT";
 /** Rows of a slab without windows that are sorted in memory: some 200 MB. */
 const sortedRowsMax = 2_000_000;
 /** Index rows looked up at once. */
-const rowPageCount = 16;
+const rowPageCount = 64;
 
 export type LogSlabParts = {
   readonly stores: SlabStores;
@@ -351,11 +351,16 @@ export class LogSlab implements SlabSource {
     const writtenUs = this.#lastWrittenUs.get(stream) ?? this.#openedUs;
     if (afterUs >= writtenUs) return this.#nextInMemory(stream, afterUs);
     this.#parts.onUsed();
+    const row = this.known(stream, afterUs);
+    if (row !== undefined) return { kind: "disk", row };
+    return this.#nextOnDisk(stream, afterUs, writtenUs);
+  }
+
+  known(stream: number, afterUs: number): BlockRow | undefined {
     const page = this.#rowPages.get(stream);
     const row = page?.find((candidate) => candidate.lastTimeUs > afterUs);
     // A page answers only from its first row on: rows before it are not known.
-    if (row !== undefined && page?.[0] !== row) return { kind: "disk", row };
-    return this.#nextOnDisk(stream, afterUs, writtenUs);
+    return row === page?.[0] ? undefined : row;
   }
 
   /** All batches of the first window that ends above `afterUs`; undefined without windows. */

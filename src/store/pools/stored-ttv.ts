@@ -1,0 +1,73 @@
+// A TTV of a batch as its reader is offered it: an index, and what is asked for is looked up then. Most
+// readers ask for some of it, and one that counts for nothing.
+
+import type { DeliverableTtv, TtvForm, TtvRef } from "../api.ts";
+import type { Structure } from "../core/structure.ts";
+import { formNameOf } from "../deliverable.ts";
+import { type TtvBatch, topicAt } from "../layout/ttv-view.ts";
+import { isRetain, type Qos, qosOf } from "../types.ts";
+
+/** Whose batch it is. One object for all TTVs of a stream. */
+export type BatchOrigin = {
+  readonly shard: number;
+  readonly generation: number;
+  readonly stream: number;
+  readonly structure: Structure;
+};
+
+export class StoredTtv implements DeliverableTtv {
+  readonly timeUs: number;
+  readonly #origin: BatchOrigin;
+  readonly #batch: TtvBatch;
+  readonly #index: number;
+  #frame: Buffer | undefined = undefined;
+  #ref: TtvRef | undefined = undefined;
+
+  constructor(origin: BatchOrigin, batch: TtvBatch, index: number, timeUs: number) {
+    this.timeUs = timeUs;
+    this.#origin = origin;
+    this.#batch = batch;
+    this.#index = index;
+  }
+
+  get topic(): string {
+    return topicAt(this.#batch, this.#origin.structure, this.#index);
+  }
+
+  get publisher(): string {
+    return this.#batch.publisher(this.#batch.publisherId(this.#index));
+  }
+
+  get form(): TtvForm {
+    return formNameOf(this.#batch.flags(this.#index));
+  }
+
+  get qos(): Qos {
+    return qosOf(this.#batch.flags(this.#index));
+  }
+
+  get retain(): boolean {
+    return isRetain(this.#batch.flags(this.#index));
+  }
+
+  get expiryUs(): number {
+    return this.#batch.expiryUs(this.#index);
+  }
+
+  get expiryOffset(): number {
+    return this.#batch.expiryOffset(this.#index);
+  }
+
+  get frame(): Buffer {
+    this.#frame ??= this.#batch.frame(this.#index);
+    return this.#frame;
+  }
+
+  get ref(): TtvRef {
+    if (this.#ref === undefined) {
+      const { shard, generation, stream } = this.#origin;
+      this.#ref = { shard, generation, stream, timeUs: this.timeUs };
+    }
+    return this.#ref;
+  }
+}
