@@ -54,6 +54,9 @@ export const ltsSettingsDefault: LtsSettings = {
   cacheTopicsMax: 100_000,
 };
 
+/** Longer words are seldom the same. */
+const sharedWordMax = 64;
+
 /** Where the TTVs of a topic are: a stream, and the words that its structure leaves open. */
 export type Place = {
   readonly stream: number;
@@ -71,6 +74,7 @@ export class Lts {
   readonly #settings: LtsSettings;
   readonly #trie = new LtsTrie();
   readonly #cache: PlaceCache<Place>;
+  readonly #words = new Map<string, string>();
   readonly #structures = new Map<number, Structure>();
   /** Learned here and not yet applied by a committed entry, oldest first. */
   #pending: LtsRecord[] = [];
@@ -129,7 +133,7 @@ export class Lts {
     if (known !== undefined) return known;
     const words = splitTopic(topic);
     const node = this.#learn(words, isDollarTopic(topic), learned);
-    return this.#remember(topic, placeAt(node, words, this.structureOf(node.stream)));
+    return this.#remember(topic, this.#placeAt(node, words));
   }
 
   /** The place of a topic that was placed before, or would be without learning. */
@@ -140,7 +144,7 @@ export class Lts {
     const dollar = isDollarTopic(topic);
     const node = this.#find(words, dollar) ?? this.#catchAll(dollar);
     if (node.stream === 0) return undefined;
-    return this.#remember(topic, placeAt(node, words, this.structureOf(node.stream)));
+    return this.#remember(topic, this.#placeAt(node, words));
   }
 
   /** Records of a committed entry: adds them, or confirms them where they were learned. */
@@ -233,6 +237,7 @@ export class Lts {
   /** No topic will be placed here any more: what is remembered of them is let go. */
   forgetPlaces(): void {
     this.#cache.clear();
+    this.#words.clear();
   }
 
   /** Root nodes, for those who walk the trie without changing it. */
@@ -292,6 +297,23 @@ export class Lts {
     return place;
   }
 
+  #placeAt({ stream }: LtsNode, words: readonly string[]): Place {
+    const structure = this.structureOf(stream);
+    const all = structure[0] === "#";
+    const varying = all ? words : words.filter((_, level) => structure[level] === "+");
+    if (varying.length === 0) return { stream, varying: noWords };
+    return { stream, varying: varying.map((word) => this.#shared(word)) };
+  }
+
+  /** One text for all places that have it: blocks compare them by the million. */
+  #shared(word: string): string {
+    const known = this.#words.get(word);
+    if (known !== undefined) return known;
+    if (this.#words.size >= this.#settings.cacheTopicsMax) this.#words.clear();
+    if (word.length <= sharedWordMax) this.#words.set(word, word);
+    return word;
+  }
+
   #root(dollar: boolean): LtsNode {
     return this.#trie.node(dollar ? dollarRoot : mainRoot);
   }
@@ -302,12 +324,6 @@ export class Lts {
 }
 
 const noWords: readonly string[] = [];
-
-function placeAt(node: LtsNode, words: readonly string[], structure: Structure): Place {
-  if (structure[0] === "#") return { stream: node.stream, varying: words };
-  const varying = words.filter((_, level) => structure[level] === "+");
-  return { stream: node.stream, varying: varying.length === 0 ? noWords : varying };
-}
 
 type Emit = (node: LtsNode, pattern: readonly string[]) => void;
 
