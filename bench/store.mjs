@@ -3,6 +3,7 @@
 //
 //   npm run bench -- store [--dir bench-store-data] [--seconds 3] [--outstanding 8192]
 //                          [--only append,scans] [--gigabytes 1] [--restartBytes 1024] [--profile DIR] [--save NAME]
+//                          [--fill json,random] [--bytes 100,1024] [--streams 1,16,1000]
 //
 // - `levelBaseline`: chained batches of blocks of 256 TTVs into LevelDB, 16 MiB of write buffer, no sync.
 // - `logBaseline`: the log alone, a record for each TTV, acked when it is synced.
@@ -25,6 +26,9 @@ const { values } = parseArgs({
     gigabytes: { type: "string", default: "1" },
     restartBytes: { type: "string", default: "1024" },
     ttvs: { type: "string", default: "4000000" },
+    fill: { type: "string", default: "json,random" },
+    bytes: { type: "string", default: "100,1024" },
+    streams: { type: "string", default: "1,16,1000" },
     profile: { type: "string" },
     save: { type: "string" },
   },
@@ -53,6 +57,7 @@ async function run(name, shown, options = {}) {
   return line;
 }
 
+const numbers = (list) => list.split(",").map(Number);
 const wants = (name) => only === undefined || only.includes(name);
 
 function empty() {
@@ -61,9 +66,9 @@ function empty() {
 }
 
 async function appends() {
-  for (const fill of ["json", "random"]) {
-    for (const bytes of [100, 1_024]) {
-      for (const streams of [1, 16, 1_000]) {
+  for (const fill of values.fill.split(",")) {
+    for (const bytes of numbers(values.bytes)) {
+      for (const streams of numbers(values.streams)) {
         const shown = { fill, bytes, streams };
         const rates = {};
         for (const name of ["levelBaseline", "logBaseline", "append"]) {

@@ -51,7 +51,9 @@ export class OpenBlock implements TtvBatch {
     this.#settings = settings;
     const { ttvs = 0, framesBytes = 0 } = hint ?? {};
     const rows = Math.max(ttvsInitial, Math.min(ttvs, settings.ttvsMax));
-    const bytes = Math.max(framesInitialBytes, Math.min(framesBytes, settings.bytesMax));
+    // A frame that fills a block alone says nothing about the next one.
+    const isShared = framesBytes <= settings.bytesMax;
+    const bytes = isShared ? Math.max(framesInitialBytes, framesBytes) : framesInitialBytes;
     this.#frames = Buffer.allocUnsafeSlow(bytes);
     this.#times = new Float64Array(rows);
     this.#expiries = new Float64Array(rows);
@@ -202,7 +204,8 @@ export class OpenBlock implements TtvBatch {
 
   // Views handed out keep the memory they were made of: it is left behind, never written again.
   #growFrames(needBytes: number): void {
-    const grown = Buffer.allocUnsafeSlow(Math.max(needBytes, 2 * this.#frames.length));
+    const roomBytes = this.#count === 0 ? 0 : 2 * this.#frames.length;
+    const grown = Buffer.allocUnsafeSlow(Math.max(needBytes, roomBytes));
     this.#frames.copy(grown, 0, 0, this.framesBytes);
     this.#frames = grown;
   }

@@ -69,8 +69,9 @@ export type LogSlabSpan = {
   readonly layout: string;
 };
 
-/** A little more than it held: the next one is seldom of exactly the same size. */
-const hintedBytes = ({ framesBytes }: OpenBlock): number => framesBytes + (framesBytes >>> 3);
+/** A little more than many frames took: they are seldom of exactly the same size again. */
+const hintedBytes = ({ count, framesBytes }: OpenBlock): number =>
+  count < 16 ? framesBytes : framesBytes + (framesBytes >>> 3);
 
 type Sealed = { readonly stream: number; readonly block: OpenBlock };
 
