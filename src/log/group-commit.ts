@@ -402,12 +402,12 @@ export class GroupCommit {
     for (;;) {
       const next = this.#synced[this.#toldCount];
       if (next === undefined) break;
+      this.#toldCount++;
+      this.#settle(next.record, next.done, undefined);
       if (this.#isWriteOut && clock.elapsedMs() > untilMs) {
         clock.soon(() => this.#tellSynced());
         return;
       }
-      this.#toldCount++;
-      this.#settle(next.record, next.done, undefined);
     }
     this.#synced = [];
     this.#toldCount = 0;

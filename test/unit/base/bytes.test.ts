@@ -60,6 +60,19 @@ test("a record that ends early names the missing bytes and the place", () => {
   );
 });
 
+test("a text is its UTF-8, of any length and with a foreign letter anywhere", () => {
+  for (let length = 0; length <= 130; length++) {
+    for (const at of [-1, 0, length >> 1, length - 1]) {
+      const units = Array.from({ length }, (_, n) => (n === at ? "é" : "a"));
+      const text = units.join("");
+      const written = new ByteWriter(1).u8(1).string(text).u8(2).finish();
+      const utf8 = Buffer.from(text);
+      const size = new ByteWriter().varint(utf8.length).finish();
+      expect(written).toEqual(Buffer.concat([Buffer.from([1]), size, utf8, Buffer.from([2])]));
+    }
+  }
+});
+
 test("a writer used again starts at its beginning", () => {
   const writer = new ByteWriter();
   writer.string("first");

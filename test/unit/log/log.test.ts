@@ -2,8 +2,14 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { nodeDisk, silentLogger, systemClock, systemRandom } from "../../../src/base/index.ts";
-import { openLog, readBacklog } from "../../../src/log/index.ts";
+import {
+  type Clock,
+  nodeDisk,
+  silentLogger,
+  systemClock,
+  systemRandom,
+} from "../../../src/base/index.ts";
+import { defaultLogSettings, openLog, readBacklog } from "../../../src/log/index.ts";
 import {
   appendAll,
   appendOne,
@@ -50,6 +56,56 @@ describe("appending", () => {
     const later = recordsOf(1, 2, 9).map((record) => appendOne(log, record));
     await harness.clock.complete(Promise.all([first, ...later]));
     expect(log.counters.flushes).toBe(2);
+  });
+
+  test("a flush begins within the turn that fills it, and one of much takes half", async () => {
+    const kib = 1024;
+    const bounds = { flushBytesMax: 1024 * kib, recordBytesMax: 1024 * kib };
+    const harness = new LogHarness({
+      settings: { ...defaultLogSettings, ...bounds, segmentBytes: 4096 * kib },
+    });
+    const log = await harness.open();
+    const large = Array.from({ length: 24 }, (_, n) =>
+      makeRecord(1, n + 1, Buffer.alloc(64 * kib)),
+    );
+    const told: Array<Promise<unknown>> = large.map((record) => appendOne(log, record));
+    // What the disk has by now is not touched by this.
+    harness.disk.inject({ on: "write", path: "00000001", fails: "EIO" });
+    const results = await harness.clock.complete(Promise.allSettled(told));
+    const stored = results.filter(({ status }) => status === "fulfilled");
+    expect(stored).toHaveLength(4);
+  });
+
+  test("a failure tells those first whose records are synced", async () => {
+    const harness = new LogHarness();
+    const { clock } = harness;
+    // Time passes with each look: one callback a turn while a write is under way, and turns are long.
+    let looks = 0;
+    const hasty: Clock = {
+      wallUs: () => clock.wallUs(),
+      elapsedMs: () => clock.elapsedMs() + 2 * looks++,
+      schedule: (delayMs, task) => clock.schedule(delayMs, task),
+      soon: (task) => void clock.schedule(10, task),
+    };
+    const components = { ...harness.components(), clock: hasty };
+    const log = await clock.complete(openLog(tinySettings, components, logDir));
+    const order: string[] = [];
+    const append = (index: number, written?: () => void): void =>
+      log.append(
+        makeRecord(1, index),
+        (error) => order.push(`${index} ${error?.name ?? "stored"}`),
+        written,
+      );
+    const later = (): void => {
+      for (let index = 7; index <= 8; index++) append(index);
+      harness.disk.inject({ on: "write", path: "00000001", fails: "EIO" });
+    };
+    append(1, later);
+    for (let index = 2; index <= 6; index++) append(index);
+    await clock.advance(1_000);
+    const stored = [1, 2, 3, 4, 5, 6].map((index) => `${index} stored`);
+    expect(order.slice(0, 6)).toEqual(stored);
+    expect(order.slice(6).every((each) => !each.endsWith("stored"))).toBe(true);
   });
 
   test("done runs in append order over all shards, whatever one of them throws", async () => {
