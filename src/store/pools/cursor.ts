@@ -44,8 +44,11 @@ type Head = {
   queue: BatchRef[];
 };
 
-/** Bytes of blocks that a cursor has read, or reads, before it comes to them. */
-const aheadBytesMax = 1024 * 1024;
+/**
+ * Bytes of blocks that a cursor has read, or reads, before it comes to them: one of each stream, so
+ * never more than about what it holds of them anyway.
+ */
+const aheadBytesMax = 4 * 1024 * 1024;
 
 export type CursorParts = {
   readonly counters: { blocksSkipped: number };
