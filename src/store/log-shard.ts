@@ -404,13 +404,17 @@ export class LogShard implements ShardMachine, ShardSource {
   applyCooked(item: Item, timeUs: number, entry: Buffer, endsAt: number): boolean {
     if (!(item instanceof CookedAppend) || this.#relearns) return false;
     const { request, place } = item;
+    const slab = place === undefined ? undefined : this.generations.forApply(timeUs);
+    // Cooked with what was learned then, and it has been learned anew since.
+    if (slab !== undefined && slab.lts !== item.lts) return false;
     const { evidence, publisher, writer } = request;
     if (evidence !== undefined) this.evidence.applyTaken({ publisher, ...evidence });
     if (writer !== undefined) this.#writers.applyResult(writer, timeUs);
     if (place === undefined) return true;
-    const slab = this.#slabFor(timeUs);
-    if (slab === undefined) return true;
-    assert(slab.lts === item.lts, "a generation is written with the trie that it was cooked with");
+    if (slab === undefined) {
+      this.counters.ttvsSkipped++;
+      return true;
+    }
     slab.learn(item.learned, timeUs);
     item.committed(entry, endsAt);
     slab.append(place.stream, item, place.varying);
@@ -477,16 +481,13 @@ export class LogShard implements ShardMachine, ShardSource {
     if (item.writer !== undefined) this.#writers.applyResult(item.writer, timeUs);
     const { ttv } = item;
     if (ttv === undefined) return;
-    const slab = this.#slabFor(timeUs);
-    if (slab === undefined) return;
+    const slab = this.generations.forApply(timeUs);
+    if (slab === undefined) {
+      this.counters.ttvsSkipped++;
+      return;
+    }
     const source = sourceOf(ttv);
     this.#offer(slab, this.#store(slab, item, source), source);
-  }
-
-  #slabFor(timeUs: number): LogSlab | undefined {
-    const slab = this.generations.forApply(timeUs);
-    if (slab === undefined) this.counters.ttvsSkipped++;
-    return slab;
   }
 
   /** Keeps it for `dispatch` where somebody reads what it matches. */
