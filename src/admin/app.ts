@@ -152,7 +152,7 @@ class Api {
     };
     this.#handlers = {
       ...nodeHandlers(host, tasks, clock),
-      ...sessionHandlers(running),
+      ...sessionHandlers(running, clock),
       ...messageHandlers(running, clock),
       ...storageHandlers(running),
       ...userHandlers(running),
@@ -334,6 +334,10 @@ function targetOf(params: Readonly<Record<string, string>>, body: unknown): stri
 async function readBody(context: Ask, limitBytes: number): Promise<unknown> {
   const { body } = context.req.raw;
   if (body === null) return undefined;
+  // Said beforehand: nobody waits for what will be refused.
+  if (Number(context.req.header("content-length") ?? 0) > limitBytes) {
+    throw adminErrors.bodyTooLarge({ limitBytes });
+  }
   const bytes = await bytesOf(body, limitBytes);
   if (bytes.length === 0) return undefined;
   const type = context.req.header("content-type") ?? "";

@@ -5,7 +5,7 @@
 // (cursor, in-flight records and subscriptions in the store). The broker does not care which.
 
 import type { CodedError } from "../base/index.ts";
-import type { PublisherClaim, Ttv, WriterStamp } from "../store/index.ts";
+import type { Positions, PublisherClaim, Ttv, WriterStamp } from "../store/index.ts";
 
 export type Qos = 0 | 1 | 2;
 
@@ -275,8 +275,17 @@ export type SessionSummary = {
    * bound where some of what matched was read already and lasts longer than the rest.
    */
   readonly backlog: boolean;
+  /** How old the position is from which it has to read on; undefined where nothing waits. */
+  readonly lagMs: number | undefined;
   /** Messages lost to `backlogMax`, retention or damage since the session was created. */
   readonly dropped: number;
+};
+
+/** Sessions for which something may wait that is stored in no later than a time, by log shard. */
+export type SessionsBehind = {
+  readonly count: number;
+  /** The first few of them. */
+  readonly clientIds: readonly string[];
 };
 
 export type SessionDetail = SessionSummary & {
@@ -332,8 +341,12 @@ export interface SessionInspector {
   }): { readonly clientIds: readonly string[]; readonly hasMore: boolean };
   /** Reads the subscriptions of a durable session and nothing else of it; none without a session. */
   subscriptionsOf(clientId: string): Promise<readonly Subscription[]>;
+  /** Whether a durable session may have a filter that is wanted: false is certain. From memory. */
+  mayHave(clientId: string, isWanted: (filter: string) => boolean): boolean;
   /** Subscriptions of all durable sessions whose client ids begin so. From memory. */
   subscriptionCount(prefix: string): number;
+  /** Sessions that have not read some shard up to the time given for it. From memory. */
+  behind(untilUs: Positions): Promise<SessionsBehind>;
   /** The first messages that wait, in the order of delivery; consumes and changes nothing. */
   peek(clientId: string, page: PageRequest): Promise<BacklogPage | undefined>;
   /**

@@ -159,7 +159,7 @@ export function paperNode() {
   };
   const session = (clientId: string, backlog: boolean): SessionSummary => ({
     ...{ clientId, user: undefined, state: "offline", createdUs: 5, closedUs: 6, expiryS: 60 },
-    ...{ subscriptions: 2, inFlight: 0, backlog, dropped: 0 },
+    ...{ subscriptions: 2, inFlight: 0, backlog, lagMs: backlog ? 7 : undefined, dropped: 0 },
   });
   const all = [session("a", false), session("b", true), session("c", false)];
   const subscription = (filter: string) => ({
@@ -184,6 +184,8 @@ export function paperNode() {
         return { sessions: shown, next, total: found.length };
       },
     ),
+    mayHave: () => true,
+    behind: note("sessions.behind", async () => ({ count: 0, clientIds: [] })),
     get: note("sessions.get", async (clientId: string) =>
       has(clientId) ? detail(clientId) : undefined,
     ),

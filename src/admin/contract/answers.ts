@@ -104,6 +104,9 @@ const sessionEntries = {
   subscriptions: whole,
   inFlight: whole,
   backlog: v.pipe(flag, v.description("messages wait for it")),
+  lagMs: v.optional(
+    v.pipe(whole, v.description("age of the position it has to read on from; none: nothing waits")),
+  ),
   dropped: v.pipe(whole, v.description("lost to limits, retention or damage")),
 };
 
@@ -167,8 +170,8 @@ export const topicsChanged = v.object({
 
 export const layoutOptions = v.object({
   thresholds: v.optional(v.array(whole)),
-  rootThresholds: v.optional(v.record(v.string(), v.array(whole))),
-  patterns: v.optional(v.array(text)),
+  rootThresholds: v.optional(v.pipe(v.record(v.string(), v.array(whole)), v.maxEntries(1000))),
+  patterns: v.optional(v.pipe(v.array(text), v.maxLength(1000))),
   streamsMax: v.optional(whole),
   trieBytesMax: v.optional(whole),
 });

@@ -1,5 +1,6 @@
 // Clients, durable sessions and their subscriptions.
 
+import { type Clock, sleep } from "../../base/index.ts";
 import type { SessionQuery, Subscription } from "../../session/index.ts";
 import { matches, parseSubscriptionFilter, splitTopic } from "../../topic/index.ts";
 import { limitDefault } from "../contract/values.ts";
@@ -30,7 +31,7 @@ export type SessionHandlers = Handlers<
   | "listSharedGroups"
 >;
 
-export function sessionHandlers(running: Running): SessionHandlers {
+export function sessionHandlers(running: Running, clock: Clock): SessionHandlers {
   return {
     listClients: ({ query }) => {
       const countMax = query.limit ?? limitDefault;
@@ -79,7 +80,7 @@ export function sessionHandlers(running: Running): SessionHandlers {
       if (!isRemoved) throw missing("subscription to", filter);
       return { done: true };
     },
-    listSubscriptions: ({ query }) => listSubscriptions(running, query),
+    listSubscriptions: ({ query }) => listSubscriptions(running, clock, query),
     listSharedGroups: ({ query: { prefix, backlog, ...page } }) => {
       const asked = given({ prefix, backlog });
       const { groups, next, total } = running().sharedGroups.list(asked, pageRequest(page));
@@ -118,14 +119,20 @@ const isPosition = (value: unknown): value is SubscriptionPosition =>
 /** Clients looked at for one page; a page of a rare filter may come empty with a `next`. */
 const clientsPerPageMax = 500;
 
+/** Clients looked at in a row, and how long messages have the node to themselves behind them. */
+const clientsInRowMax = 25;
+const pauseMs = 2;
+
 async function listSubscriptions(
   running: Running,
+  clock: Clock,
   query: InputOf<"listSubscriptions">["query"],
 ): Promise<AnswerOf<"listSubscriptions">> {
   const { sessions, clients } = running();
   const prefix = query.clientIdPrefix ?? "";
   const countMax = query.limit ?? limitDefault;
   const isWanted = matcherOf(query);
+  let looked = 0;
   let [after, skipped] = decodeCursor(query.after, isPosition) ?? (["", 0] as const);
   const look = { prefix, after, countMax: clientsPerPageMax };
   const live = clients.live(look);
@@ -143,8 +150,11 @@ async function listSubscriptions(
   const total = isAll ? { total: live.subscriptionCount + sessions.subscriptionCount(prefix) } : {};
   const items: AnswerOf<"listSubscriptions">["items"] = [];
   for (const clientId of ids) {
+    if (++looked % clientsInRowMax === 0) await sleep(clock, pauseMs);
     const held = known.get(clientId);
-    const found = (held ?? (await sessions.subscriptionsOf(clientId))).filter(isWanted);
+    const mayHave = held !== undefined || isAll || sessions.mayHave(clientId, isWanted);
+    const all = !mayHave ? [] : (held ?? (await sessions.subscriptionsOf(clientId)));
+    const found = all.filter((each) => isWanted(each.filter));
     const room = countMax - items.length;
     for (const each of found.slice(skipped, skipped + room)) {
       items.push({ clientId, isDurable: held === undefined, ...subscriptionView(each) });
@@ -161,12 +171,10 @@ async function listSubscriptions(
 function matcherOf({
   filter,
   topic,
-}: InputOf<"listSubscriptions">["query"]): (subscription: Subscription) => boolean {
+}: InputOf<"listSubscriptions">["query"]): (filter: string) => boolean {
   const words = topic === undefined ? undefined : splitTopic(topic);
-  return (subscription) => {
-    if (filter !== undefined && subscription.filter !== filter) return false;
-    return (
-      words === undefined || matches(parseSubscriptionFilter(subscription.filter).filter, words)
-    );
+  return (text) => {
+    if (filter !== undefined && text !== filter) return false;
+    return words === undefined || matches(parseSubscriptionFilter(text).filter, words);
   };
 }

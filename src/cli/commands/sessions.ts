@@ -45,6 +45,7 @@ const columns: readonly Column<Session>[] = [
   { head: "USER", cell: (row) => row.user },
   { head: "STATE", cell: (row) => row.state },
   { head: "BACKLOG", cell: (row) => row.backlog },
+  { head: "LAG", cell: (row) => span(row.lagMs), isRight: true },
   { head: "IN FLIGHT", cell: (row) => row.inFlight, isRight: true },
   { head: "DROPPED", cell: (row) => row.dropped, isRight: true },
   { head: "FILTERS", cell: (row) => row.subscriptions, isRight: true },

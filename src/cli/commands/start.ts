@@ -40,7 +40,8 @@ export const start: Command = {
     const logger = loggerFor(config.settings, input.io);
     const read = (): Config => configOf(input);
     const apply = ({ logger: { level } }: Settings): void => logger.setLevel(level);
-    const configuration = new RunningConfiguration(config, { read, apply, logger });
+    const nowMs = (): number => Math.floor(input.io.clock.wallUs() / 1000);
+    const configuration = new RunningConfiguration(config, { read, apply, logger, nowMs });
     for (const file of secretFilesOf(config)) await warnWhenOpen(file, "secret", logger);
     // Whoever may write there may put a link where the node wants a folder.
     await warnWhenOpen(config.settings.data.dir, "public", logger);

@@ -7,4 +7,6 @@ export type ConfigurationView = {
   values(): readonly ConfigValue[];
   /** All or nothing. @throws CONFIG_INVALID, CONFIG_FILE_UNREADABLE. */
   reload(dryRun: boolean): Promise<readonly ConfigChangeInfo[]>;
+  /** Why the last one was refused, if it was. */
+  refusal(): { readonly sinceMs: number; readonly reason: string } | undefined;
 };

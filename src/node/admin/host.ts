@@ -24,6 +24,7 @@ import { nodeChecks } from "./checks.ts";
 import type { ConfigurationView } from "./configuration-view.ts";
 import { examine } from "./doctor.ts";
 import { metricSources } from "./metric-sources.ts";
+import { RetentionWatch } from "./retention-watch.ts";
 import { runningPartsOf } from "./running.ts";
 import { loopResolutionMs, type ReadyParts, type Viewed } from "./view.ts";
 
@@ -49,6 +50,9 @@ export class NodeView implements AdminHost, Viewed {
   #ready: ReadyParts | undefined;
   #running: RunningParts | undefined;
   #tasksActive: () => number = () => 0;
+  #retention: RetentionWatch | undefined;
+  /** Under way: whoever asks meanwhile gets the same, and the disk is timed once. */
+  #examining: Promise<Doctor> | undefined;
 
   constructor(parts: NodeViewParts) {
     this.settings = parts.settings;
@@ -70,15 +74,18 @@ export class NodeView implements AdminHost, Viewed {
   becameReady(parts: ReadyParts): void {
     this.#ready = parts;
     this.#running = runningPartsOf({ ...parts, clock: this.clock });
+    this.#retention = new RetentionWatch(this.#running, this.clock);
     this.#state = "ready";
   }
 
   drains(): void {
     if (this.#state !== "failed") this.#state = "draining";
     this.#running = undefined;
+    this.#retention?.close();
   }
 
   failed(): void {
+    this.#retention?.close();
     this.#state = "failed";
     this.#running = undefined;
   }
@@ -88,6 +95,7 @@ export class NodeView implements AdminHost, Viewed {
   }
 
   async close(): Promise<void> {
+    this.#retention?.close();
     this.#loop.disable();
   }
 
@@ -124,7 +132,25 @@ export class NodeView implements AdminHost, Viewed {
     const ready = this.#ready;
     if (running === undefined || ready === undefined) return [];
     const nowMs = this.clock.wallUs() / 1000;
-    return [...running.operator.alarms(), ...certificateAlarms(ready.certificates(), nowMs)];
+    return [
+      ...running.operator.alarms(),
+      ...certificateAlarms(ready.certificates(), nowMs),
+      ...(this.#retention?.alarms() ?? []),
+      ...this.#reloadAlarms(),
+    ];
+  }
+
+  #reloadAlarms(): Alarm[] {
+    const refusal = this.#configuration?.refusal();
+    if (refusal === undefined) return [];
+    const { sinceMs, reason } = refusal;
+    return [
+      {
+        ...{ name: "reload_refused", subject: "configuration", severity: "warning", sinceMs },
+        message: `the last reload changed nothing: ${reason.split("\n")[0]}`,
+        help: "Mend the files (`flagstone config check`) and reload; the next start would not come up.",
+      },
+    ];
   }
 
   checks(): Promise<readonly Check[]> {
@@ -132,14 +158,17 @@ export class NodeView implements AdminHost, Viewed {
   }
 
   doctor(): Promise<Doctor> {
-    return examine({
+    this.#examining ??= examine({
       dir: this.dataDir.path,
       disk: this.disk,
       clock: this.clock,
       settings: this.settings,
       checks: () => this.checks(),
       listeners: this.#ready?.listeners,
+    }).finally(() => {
+      this.#examining = undefined;
     });
+    return this.#examining;
   }
 
   metrics(): readonly MetricSource[] {

@@ -15,6 +15,7 @@ export type Reloading = {
   /** Puts hot keys into force. */
   readonly apply: (settings: Settings) => void;
   readonly logger: Logger;
+  readonly nowMs: () => number;
 };
 
 export type EffectiveValue = {
@@ -25,11 +26,15 @@ export type EffectiveValue = {
   readonly reload: ConfigChange["reload"];
 };
 
+/** A reload that was refused, until one is not. */
+export type ReloadRefusal = { readonly sinceMs: number; readonly reason: string };
+
 export class RunningConfiguration {
   readonly #reloading: Reloading;
   #running: Config;
   #security: () => Promise<void> = async () => undefined;
   #last: Promise<unknown> = Promise.resolve();
+  #refusal: ReloadRefusal | undefined;
 
   constructor(atStart: Config, reloading: Reloading) {
     this.#running = atStart;
@@ -45,6 +50,10 @@ export class RunningConfiguration {
     }));
   }
 
+  refusal(): ReloadRefusal | undefined {
+    return this.#refusal;
+  }
+
   /** Users, keys, rules and certificates are files of their own: they are read again with it. */
   secureWith(reload: () => Promise<void>): void {
     this.#security = reload;
@@ -56,7 +65,16 @@ export class RunningConfiguration {
    */
   reload(dryRun: boolean): Promise<ConfigChange[]> {
     const done = this.#last.then(() => this.#reload(dryRun));
-    this.#last = done.catch(() => undefined); // told to who asked for it
+    this.#last = done.then(
+      () => {
+        if (!dryRun) this.#refusal = undefined;
+      },
+      (error: unknown) => {
+        if (dryRun) return;
+        const sinceMs = this.#refusal?.sinceMs ?? this.#reloading.nowMs();
+        this.#refusal = { sinceMs, reason: toError(error).message };
+      },
+    );
     return done;
   }
 

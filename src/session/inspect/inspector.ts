@@ -15,6 +15,7 @@ import type {
   SessionPage,
   SessionQuery,
   SessionSummary,
+  SessionsBehind,
   SessionsChanged,
   Subscription,
 } from "../api.ts";
@@ -38,7 +39,14 @@ import { deleteKey, guarded, readStoredSession, type StoredSession } from "../st
 import type { Turnstile } from "../turnstile.ts";
 import { checkedCount, pageCountMax } from "./page.ts";
 import { peekBacklog } from "./peek.ts";
-import { hasBacklog, isMatch, type SessionTable, stateOf, type TableEntry } from "./table.ts";
+import {
+  hasBacklog,
+  isMatch,
+  type SessionTable,
+  stateOf,
+  type TableEntry,
+  waitingBehind,
+} from "./table.ts";
 
 export type InspectorParts = {
   readonly context: SessionContext;
@@ -54,6 +62,7 @@ const administrativeAction = 0x98;
 const lanesMax = 16;
 /** Sessions looked at in one turn: messages go on meanwhile. */
 const sliceMax = 2000;
+const behindShownMax = 3;
 
 export class Inspector implements SessionInspector {
   readonly #parts: InspectorParts;
@@ -108,8 +117,34 @@ export class Inspector implements SessionInspector {
     return entries.map(({ value }) => decodeSubscription(value).subscription);
   }
 
+  mayHave(clientId: string, isWanted: (filter: string) => boolean): boolean {
+    const entry = this.#parts.table.get(clientId);
+    if (entry === undefined) return false;
+    // Shared filters and those at QoS 0 are only counted.
+    if (entry.connected !== undefined || entry.subscriptions > entry.filters.size) return true;
+    for (const filter of entry.filters.keys()) if (isWanted(filter)) return true;
+    return false;
+  }
+
   subscriptionCount(prefix: string): number {
     return this.#parts.table.subscriptionCount(prefix);
+  }
+
+  async behind(untilUs: Positions): Promise<SessionsBehind> {
+    const { table, context } = this.#parts;
+    const { store, clock } = context;
+    const clientIds: string[] = [];
+    let count = 0;
+    let looked = 0;
+    for (const entry of table.behind("", "")) {
+      if (++looked % sliceMax === 0) await this.#nextTurn();
+      const waiting = waitingBehind(entry, store, clock.wallUs());
+      const isBehind = [...waiting].some(([shard, atUs]) => atUs < (untilUs.get(shard) ?? 0));
+      if (!isBehind) continue;
+      count++;
+      if (clientIds.length < behindShownMax) clientIds.push(entry.clientId);
+    }
+    return { count, clientIds };
   }
 
   async peek(clientId: string, page: PageRequest): Promise<BacklogPage | undefined> {
@@ -172,7 +207,7 @@ export class Inspector implements SessionInspector {
     let looked = 0;
     const { store, clock } = context;
     for (const entry of table.among(query)) {
-      if (++looked % sliceMax === 0) await new Promise<void>((resolve) => clock.soon(resolve));
+      if (++looked % sliceMax === 0) await this.#nextTurn();
       if (!isMatch(entry, query, { store, nowUs: clock.wallUs() })) continue;
       total++;
       if (page.after !== undefined && entry.clientId <= page.after) continue;
@@ -180,6 +215,10 @@ export class Inspector implements SessionInspector {
       else next ??= found.at(-1)?.clientId;
     }
     return { found, next, total };
+  }
+
+  #nextTurn(): Promise<void> {
+    return new Promise((resolve) => this.#parts.context.clock.soon(resolve));
   }
 
   /** Reads what an end without notice has left unknown: once for each such session. */
@@ -211,16 +250,22 @@ export class Inspector implements SessionInspector {
     const subs = await shard.list(keys.subPrefix, { countMax });
     const { connected } = entry;
     const state = stateOf(entry);
+    const nowUs = clock.wallUs();
+    const createdUs = claim.incarnation === 0 ? claimEntry.timeUs : claim.incarnation;
+    const waiting = [...waitingBehind(entry, store, nowUs).values()];
+    // What is older than the session does not wait for it.
+    const fromUs = Math.max(createdUs, Math.min(...waiting));
     return {
       clientId,
       user: claim.user,
       state: connected === undefined ? "offline" : "connected",
-      createdUs: claim.incarnation === 0 ? claimEntry.timeUs : claim.incarnation,
+      createdUs,
       closedUs: connected === undefined ? closed?.closedUs : undefined,
       expiryS: closed?.expiryS ?? claim.expiryS,
       subscriptions: subs.length,
       inFlight: state?.inFlight ?? 0,
-      backlog: hasBacklog(entry, store, clock.wallUs()),
+      backlog: hasBacklog(entry, store, nowUs),
+      lagMs: waiting.length === 0 ? undefined : Math.max(0, Math.round((nowUs - fromUs) / 1000)),
       dropped: state?.dropped ?? 0,
     };
   }

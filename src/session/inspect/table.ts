@@ -231,6 +231,24 @@ export function isMatch(
   return backlog === undefined || backlog === hasBacklog(entry, store, nowUs);
 }
 
+/** Where something may wait for a session that was not sent yet: how far it has read there. */
+export function waitingBehind(entry: TableEntry, store: Store, nowUs: number): Positions {
+  const { cursor } = stateOf(entry) ?? { cursor: new Map<number, number>() };
+  const found = new Map<number, number>();
+  if (!hasBacklog(entry, store, nowUs)) return found;
+  const mayWait = (filter: string, shard: number, afterUs: number): boolean =>
+    store.interest.mayWait(filter, shard, { afterUs, nowUs }) ?? true;
+  for (const shard of store.logShards) {
+    const afterUs = cursor.get(shard) ?? 0;
+    for (const filter of entry.filters.keys()) {
+      if (!mayWait(filter, shard, afterUs)) continue;
+      found.set(shard, afterUs);
+      break;
+    }
+  }
+  return found;
+}
+
 /** By what matched last and how long it lasts: false is certain, but for a clock that goes back. */
 export function hasBacklog(entry: TableEntry, store: Store, nowUs: number): boolean {
   const { connected, closed, filters } = entry;

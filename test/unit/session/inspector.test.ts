@@ -71,6 +71,38 @@ describe("finding sessions", () => {
     expect(turns).toBe(1);
   }, 60_000);
 
+  test("a session tells how old the position is that it has to read on from, and who is behind", async () => {
+    const world = await World.start();
+    for (const clientId of ["a", "b", "c"]) await offline(world, clientId);
+    const tailUs = world.store.tail();
+    await world.advance(60_000);
+    await world.publish("p", "t/b", "m");
+    await world.advance(5_000);
+    const { sessions } = await list(world);
+    expect(sessions.map(({ lagMs }) => lagMs === undefined)).toEqual([true, false, true]);
+    expect(sessions[1]?.lagMs).toBeGreaterThanOrEqual(5_000);
+    expect(sessions[1]?.lagMs).toBeLessThan(70_000);
+    const { inspector } = world.sessions;
+    const later = new Map([...tailUs].map(([shard, timeUs]) => [shard, timeUs + 1]));
+    expect(await inspector.behind(later)).toEqual({ count: 1, clientIds: ["b"] });
+    expect((await inspector.behind(new Map())).count).toBe(0);
+  });
+
+  test("who may have a filter is known without reading, where it has no other kinds", async () => {
+    const world = await World.start();
+    await offline(world, "a", "x/+");
+    const both = await offline(world, "b", "x/+");
+    await both.connect();
+    await both.subscribe("shared", { qos: 0 });
+    const { inspector } = world.sessions;
+    expect(inspector.mayHave("b", () => false)).toBe(true);
+    await both.disconnect();
+    const has = (clientId: string) => inspector.mayHave(clientId, (filter) => filter === "x/+");
+    expect([has("a"), has("b"), has("nobody")]).toEqual([true, true, false]);
+    expect(inspector.mayHave("a", () => false)).toBe(false);
+    expect(inspector.mayHave("b", () => false)).toBe(true);
+  });
+
   test("pages follow each other in order, with the total", async () => {
     const world = await World.start();
     for (const clientId of ["d", "a", "c", "b"]) await offline(world, clientId);

@@ -18,10 +18,12 @@ function world(atStart: ConfigSources) {
   });
   const applied: Settings[] = [];
   let sources = atStart;
+  const state = { nowMs: 1 };
   const configuration = new RunningConfiguration(readConfig(atStart), {
     read: () => readConfig(sources),
     apply: (settings) => applied.push(settings),
     logger,
+    nowMs: () => state.nowMs,
   });
   const to = (next: ConfigSources): Promise<void> => {
     sources = next;
@@ -31,7 +33,7 @@ function world(atStart: ConfigSources) {
     sources = next;
     return configuration.reload(true);
   };
-  return { to, dry, configuration, events, applied };
+  return { to, dry, configuration, events, applied, state };
 }
 
 test("a hot key takes hold, the others wait for a restart, and both are told", async () => {
@@ -121,4 +123,23 @@ test("reloads at the same time go one after the other: what was read last holds"
   expect(applied.at(-1)?.logger.level).toBe("error");
   const level = configuration.values().find(({ path }) => path === "logger.level");
   expect(level?.value).toBe("error");
+});
+
+test("a reload that was refused is known, with its reason, until one is not", async () => {
+  const { to, dry, configuration, state } = world({});
+  expect(configuration.refusal()).toBeUndefined();
+  await to({ set: ["mqtt.inflightMax=lots"] });
+  expect(configuration.refusal()).toMatchObject({ sinceMs: 1 });
+  state.nowMs = 2;
+  await to({ set: ["mqtt.receiveMaximum=lots"] });
+  const refusal = configuration.refusal();
+  expect(refusal?.sinceMs).toBe(1);
+  expect(refusal?.reason).toContain("mqtt.receiveMaximum");
+  // Looking changes nothing, either way.
+  await dry({});
+  expect(configuration.refusal()).toEqual(refusal);
+  await to({});
+  expect(configuration.refusal()).toBeUndefined();
+  await expect(dry({ set: ["mqtt.inflightMax=lots"] })).rejects.toThrow();
+  expect(configuration.refusal()).toBeUndefined();
 });
