@@ -14,9 +14,11 @@ beforeAll(async () => {
   s.subscribe("a/#", { qos: 1 });
   await world.advance(200);
   s.drop();
-  for (const name of ["p", "q", "r"]) {
-    const p = await world.connect(name);
-    for (let number = 1; number <= count / 4; number++) {
+  const large = new Map<string, Awaited<ReturnType<typeof world.connect>>>();
+  for (const name of ["p", "q", "r"]) large.set(name, await world.connect(name));
+  // In turn: a page has messages of several shards, and ends by its own size.
+  for (let number = 1; number <= count / 4; number++) {
+    for (const [name, p] of large) {
       p.say(publishing("a/1", `${name}${number}`.padStart(payloadBytes), { id: number }));
       await world.advance(50);
     }

@@ -162,7 +162,7 @@ describe.each(leaves)("$name", ({ name, command }) => {
 describe("sessions", () => {
   test("in trouble are found, and the rest is counted", async () => {
     const { out } = await run(["sessions", "--backlog", ">0"]);
-    expect(out.split("\n")[1]).toMatch(/^b +- +offline +yes +0 +0 +2 +1970/);
+    expect(out.split("\n")[1]).toMatch(/^b +- +offline +yes +7ms +0 +0 +2 +1970/);
     const some = await run(["sessions", "--limit", "2"]);
     expect(some.out).toContain("2 of 3 sessions; the rest with --all\n");
     const all = await run(["sessions", "--all", "-o", "json"]);

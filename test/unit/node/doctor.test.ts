@@ -2,8 +2,9 @@ import { writeFileSync } from "node:fs";
 import net, { type AddressInfo } from "node:net";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { systemClock } from "../../../src/base/index.ts";
+import { SeededRandom, SimClock, SimDisk, systemClock } from "../../../src/base/index.ts";
 import { certificateCheck } from "../../../src/node/admin/certificates.ts";
+import { examine } from "../../../src/node/admin/doctor.ts";
 import { portCheck } from "../../../src/node/admin/doctor-ports.ts";
 import { createSettings } from "../../../src/node/config/config.ts";
 import { expiryOf } from "../../../src/node/security/certificates.ts";
@@ -85,5 +86,32 @@ describe("doctor looks at certificates", () => {
     const settings = createSettings();
     const found = await certificateCheck(settings, 0);
     expect(found).toMatchObject({ state: "ok", message: "no listener has one" });
+  });
+});
+
+test("doctor times the syncs of the data disk, and warns of slow and of impossible ones", async () => {
+  const clock = new SimClock();
+  const disk = new SimDisk({ clock, random: new SeededRandom(1) });
+  await clock.complete(disk.makeDir("data"));
+  const look = async () => {
+    const settings = createSettings({ data: { dir: "data" } });
+    const asked = { dir: "data", disk, clock, settings, checks: async () => [], listeners: [] };
+    const { checks, facts } = await clock.complete(examine(asked));
+    return { sync: checks.find(({ name }) => name === "sync"), facts };
+  };
+  const quick = await look();
+  expect(quick.sync).toMatchObject({ state: "ok" });
+  // The file of the probe is gone: nothing is left in the data directory.
+  expect(await clock.complete(disk.list("data"))).toEqual([]);
+  disk.inject({ on: "fdatasync", path: "doctor.tmp", delayMs: 40, times: 5 });
+  const slow = await look();
+  expect(slow.sync).toMatchObject({
+    state: "warning",
+    help: expect.stringContaining("faster disk"),
+  });
+  expect(slow.facts.syncMsP99).toBeGreaterThanOrEqual(40);
+  disk.inject({ on: "write", path: "doctor.tmp", fails: "ENOSPC" });
+  expect((await look()).sync).toMatchObject({
+    ...{ state: "warning", message: "could not write to the data directory" },
   });
 });
