@@ -143,3 +143,22 @@ test("a reload that was refused is known, with its reason, until one is not", as
   await expect(dry({ set: ["mqtt.inflightMax=lots"] })).rejects.toThrow();
   expect(configuration.refusal()).toBeUndefined();
 });
+
+test("users and rules are read again by a reload and not by a dry run; a fault in them changes nothing", async () => {
+  const { to, dry, configuration, applied } = world({});
+  let reads = 0;
+  let fault: Error | undefined;
+  configuration.secureWith(async () => {
+    reads++;
+    if (fault !== undefined) throw fault;
+  });
+  await dry({ set: ["logger.level=debug"] });
+  expect([reads, applied]).toEqual([0, []]);
+  fault = new Error("line 3 of the rules");
+  await to({ set: ["logger.level=debug"] });
+  expect([reads, applied]).toEqual([1, []]);
+  expect(configuration.refusal()?.reason).toBe("line 3 of the rules");
+  fault = undefined;
+  await to({ set: ["logger.level=debug"] });
+  expect([reads, applied.length]).toEqual([2, 1]);
+});
