@@ -1,6 +1,7 @@
 import { beforeAll, expect, test } from "vitest";
 import { type HistoryPosition, readHistory } from "../../../src/admin/history.ts";
 import { messageView } from "../../../src/admin/message-view.ts";
+import { SimClock } from "../../../src/base/index.ts";
 import { BrokerWorld } from "../../support/broker-world.ts";
 import { publishing } from "../../support/raw-mqtt.ts";
 
@@ -78,4 +79,36 @@ test("in lists a payload is cut at 64 KiB, and says so", async () => {
   const [message] = (await pagesOf({ bytesMax: 1, countMax: 1 }, "beginning")).flat();
   expect(message).toMatchObject({ payloadBytes, isCut: true });
   expect(message?.payload).toHaveLength(64 * 1024);
+});
+
+test("a page of several shards ends by the bytes of all of them, and the next goes on behind it", async () => {
+  const clock = new SimClock();
+  const ttvs = Array.from({ length: 6 }, (_, index) => ({
+    ...{ timeUs: index + 1, frame: Buffer.alloc(10), ref: { shard: 1 + (index % 2) } },
+  }));
+  const store = {
+    logShards: [1, 2],
+    tail: () => new Map([1, 2].map((shard) => [shard, 6])),
+    subscribe: ({
+      positions,
+      port,
+    }: {
+      positions: Map<number, number>;
+      port: { offer: (ttv: unknown) => boolean };
+    }) => {
+      const wanted = ttvs.filter(({ timeUs, ref }) => timeUs > (positions.get(ref.shard) ?? 0));
+      clock.soon(() => void wanted.every((ttv) => port.offer(ttv)));
+      return { atTail: true, close: () => undefined };
+    },
+  };
+  const read = (after?: HistoryPosition) =>
+    clock.complete(
+      readHistory(store as never, clock, {
+        ...{ filter: "#", fromUs: 0, toUs: 6, after, countMax: 100, bytesMax: 40 },
+        show: ({ timeUs }) => timeUs,
+      }),
+    );
+  const first = await read();
+  expect(first.messages).toEqual([1, 2, 3, 4]);
+  expect((await read(first.next)).messages).toEqual([5, 6]);
 });
