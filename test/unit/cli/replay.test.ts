@@ -59,6 +59,12 @@ test("the same payload said again is another message, and a retained one is neve
   expect(printed).toEqual(["on", "on", "on"]);
 });
 
+test("a retained message that comes with the subscription is printed beside the same one stored", async () => {
+  const { printed, replay, admin } = world([[[live("on", true)], [stored("on")]]]);
+  await replay.run(admin, past);
+  expect(printed).toEqual(["on", "on"]);
+});
+
 test("what is old in the past is not taken for what comes now", async () => {
   const old = Array.from({ length: 1000 }, () => stored("on"));
   const since = Array.from({ length: 200 }, (_, index) => stored(String(index)));
