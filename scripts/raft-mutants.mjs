@@ -97,12 +97,14 @@ function mechanical(parseAst) {
         .slice(text.lastIndexOf("\n", start) + 1)
         .split("\n")[0]
         .trim();
-      const what = text.slice(start, end).split("\n")[0];
+      const whole = text.slice(start, end);
+      const what = whole.split("\n")[0];
       const label = `${file} ${kind} \`${what}\` in \`${line}\``;
       const count = (seen.get(label) ?? 0) + 1;
       seen.set(label, count);
       const name = count === 1 ? label : `${label} #${count}`;
-      mutants.push({ name, file, text: text.slice(0, start) + replacement + text.slice(end) });
+      const put = typeof replacement === "string" ? replacement : replacement(whole);
+      mutants.push({ name, file, text: text.slice(0, start) + put + text.slice(end) });
     });
   }
   return mutants;
@@ -118,7 +120,9 @@ function walk(node, add) {
   if (node.type === "CallExpression" && node.callee.name === "assert") return;
   if (node.type === "BinaryExpression" && node.operator in turned) {
     const { left, right, operator } = node;
-    add("comparison", left.end, right.start, ` ${turned[operator]} `);
+    // Between the two there may be brackets as well.
+    const turn = (whole) => whole.replace(operator, turned[operator]);
+    add("comparison", left.end, right.start, turn);
   }
   if (node.type === "IfStatement") add("guard", node.test.start, node.test.end, "false");
   if (node.type === "ConditionalExpression") add("choice", node.test.start, node.test.end, "false");
