@@ -18,11 +18,11 @@ function unpack(fixture: string, dataDir: string): void {
   }
 }
 
-/** Connects and collects until nothing has come for a while. */
+/** Connects and collects: what is owed, however long it takes, and until nothing has come for a while. */
 async function collect(
   port: number,
   clientId: string,
-  subscribe?: string,
+  { owed = 0, subscribe }: { readonly owed?: number; readonly subscribe?: string } = {},
 ): Promise<{ client: MqttClient; got: string[] }> {
   const got: string[] = [];
   let lastMs = Date.now();
@@ -39,6 +39,7 @@ async function collect(
     client.once("error", reject);
   });
   if (subscribe !== undefined) await client.subscribeAsync(subscribe, { qos: 1 });
+  await expect.poll(() => got.length, { timeout: 20_000 }).toBeGreaterThanOrEqual(owed);
   await expect.poll(() => Date.now() - lastMs, { timeout: 20_000 }).toBeGreaterThan(400);
   return { client, got };
 }
@@ -59,15 +60,15 @@ test.each(["data-log-v1.json.gz", "data-log-v2.json.gz"])("%s", { timeout: 60_00
     expect(key).toBe(true);
     {
       await using broker = await startBroker({ dataDir, args });
-      const half = await collect(broker.port, "half");
+      const half = await collect(broker.port, "half", { owed: 40 });
       // What it had not acknowledged before the end comes again.
       expect(half.got.slice(-40)).toEqual(values(80, 120));
-      const none = await collect(broker.port, "none");
+      const none = await collect(broker.port, "none", { owed: 125 });
       expect(metricsOf(none.got)).toEqual(values(0, 120));
       expect(none.got.filter((value) => value.startsWith("job")).sort()).toEqual(
         Array.from({ length: 5 }, (_, n) => `job ${n}`),
       );
-      const fresh = await collect(broker.port, "fresh", "state/+");
+      const fresh = await collect(broker.port, "fresh", { owed: 5, subscribe: "state/+" });
       expect(fresh.got.sort()).toEqual(Array.from({ length: 5 }, (_, n) => `kept ${n}`));
       // It goes on, in a generation of today's layout.
       await fresh.client.publishAsync("metrics/host1/cpu/1", "value 120", { qos: 1 });
