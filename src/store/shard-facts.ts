@@ -24,10 +24,11 @@ export function readFacts(place: CopyPlace): Promise<FoundFacts> {
   return readCopy(place, fileName, (reader) => ({ proof: reader.bytes(), rows: readRows(reader) }));
 }
 
-export async function writeFacts(place: CopyPlace, { proof, rows }: ShardFacts): Promise<void> {
+/** False when it could not be written, which is logged: the older copy stands. */
+export function writeFacts(place: CopyPlace, { proof, rows }: ShardFacts): Promise<boolean> {
   const body = beginCopy().bytes(proof).varint(rows.size);
   for (const [key, value] of rows) body.bytes(Buffer.from(key, "latin1")).bytes(value);
-  await writeCopy(place, fileName, body);
+  return writeCopy(place, fileName, body);
 }
 
 /** A batch that also tells what it changes. */

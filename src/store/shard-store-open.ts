@@ -1,7 +1,8 @@
 // Opens a shard store, whatever has become of it or of its copy.
 //
-// Of the two the newer one counts; neither is ever ahead of what is durable. Where the shard store
-// lost entries, what the copy does not have is not trusted: evidence of QoS 2 publishes could call a
+// Of the two the newer one counts, and of a store that lost entries whatever its copy says: the log goes
+// back to that, and with rows of two checkpoints nothing would be right. Neither is ever ahead of what
+// is durable. Where the shard store lost entries, what the copy does not have is not trusted: evidence of QoS 2 publishes could call a
 // new message a repeat, and a last match could hide messages from a reader. Both are dropped, the
 // first said so: a publisher that repeats a publish may then be stored twice, never not at all.
 //
@@ -57,22 +58,26 @@ export async function openShardStore(
   const options = { proof: facts?.proof, verifyBytesMax };
   const { kv, damage } = await openMended(path, options, parts);
   try {
-    const isNewer = facts !== undefined && (await isBehind(kv, facts));
+    const storedIndex = (await readCheckpoint(kv)).index;
+    const copiedIndex = facts === undefined ? 0 : indexOf(facts, path);
+    const isNewer = copiedIndex > storedIndex;
     const isWhole = damage === undefined || damage.isWhole;
-    if (facts !== undefined && (isNewer || !isWhole)) await restoreFacts(kv, facts, isNewer);
+    const fromCopy = isNewer || (!isWhole && copiedIndex > 0);
+    if (facts !== undefined && fromCopy) await restoreFacts(kv, facts);
     const hasLost = isNewer || (damage !== undefined && !(isWhole && facts !== undefined));
     if (hasLost) await dropUncertain(kv);
     const isRemnant = await dropRemnant(kv, facts === undefined && !isWhole);
     const isEvidenceLost = hasLost || isRemnant;
-    const store = await ShardStore.open(kv, shard, place);
+    const copied = facts === undefined ? undefined : { index: copiedIndex, rows: facts.rows };
+    const store = await ShardStore.open(kv, shard, place, copied);
     if (damage !== undefined || isNewer || isRemnant) {
       store.markMended();
       parts.logger.error("store.shard_store_mended", {
         ...{ shard, path, reason: damage?.reason ?? (isRemnant ? remnantReason : olderReason) },
-        ...{ checkpoint: store.checkpoint.index, fromCopy: isNewer, isEvidenceLost },
+        ...{ checkpoint: store.checkpoint.index, fromCopy, isEvidenceLost },
         ...(isEvidenceLost && { advice: evidenceAdvice }),
       });
-    } else if (typeof found === "string" && store.checkpoint.index > 0) {
+    } else if (!store.isCopied) {
       if (found === "missing") parts.logger.warn("store.copy_missing", { shard, path: dir });
       await store.writeCopy();
     }
@@ -83,10 +88,10 @@ export async function openShardStore(
   }
 }
 
-async function isBehind(kv: DurableKv, facts: ShardFacts): Promise<boolean> {
-  const copied = facts.rows.get(checkpointKey.toString("latin1"));
-  if (copied === undefined) return false;
-  return (await readCheckpoint(kv)).index < decodeCheckpoint(copied, kv.path).index;
+/** Of the checkpoint that a copy has. */
+function indexOf({ rows }: ShardFacts, path: string): number {
+  const row = rows.get(checkpointKey.toString("latin1"));
+  return row === undefined ? 0 : decodeCheckpoint(row, path).index;
 }
 
 async function readCheckpoint(kv: DurableKv): Promise<CheckpointRecord> {
@@ -99,19 +104,13 @@ async function readCheckpoint(kv: DurableKv): Promise<CheckpointRecord> {
   }
 }
 
-/**
- * One batch: a crash leaves the old rows or the new ones. A copy that is not newer only fills holes,
- * since the store may be a checkpoint ahead of it.
- */
-async function restoreFacts(kv: DurableKv, facts: ShardFacts, isNewer: boolean): Promise<void> {
+/** One batch: a crash leaves the old rows or the new ones. */
+async function restoreFacts(kv: DurableKv, facts: ShardFacts): Promise<void> {
   const old = await keysOf(kv, factPrefixes);
-  const kept = new Set(isNewer ? [] : old.map((key) => key.toString("latin1")));
   await kv.write(
     (batch) => {
-      if (isNewer) for (const key of old) batch.delete(key);
-      for (const [key, value] of facts.rows) {
-        if (!kept.has(key)) batch.put(Buffer.from(key, "latin1"), value);
-      }
+      for (const key of old) batch.delete(key);
+      for (const [key, value] of facts.rows) batch.put(Buffer.from(key, "latin1"), value);
     },
     { sync: true },
   );

@@ -4,7 +4,9 @@
 // It is written by checkpoints only, one synced batch each: either all of a checkpoint is there
 // or nothing of it. Between checkpoints the same facts live in memory and come back by replay.
 // Behind each checkpoint the rows without which a shard cannot be opened are copied to a file beside
-// it (`shard-facts.ts`); what becomes of a damaged one is said in `shard-store-open.ts`.
+// it (`shard-facts.ts`); what becomes of a damaged one is said in `shard-store-open.ts`. A copy that
+// cannot be written stays behind. It may be all that is left one day: as long as it is, the log goes
+// back to it (`releasableIndex`), and the folders that it names stay (`isCopied`).
 
 import { ByteReader, ByteWriter, crc32, isCodedError } from "../base/index.ts";
 import type { KvBatch } from "../kv/index.ts";
@@ -76,6 +78,9 @@ export class ShardStore {
   /** The rows that are copied; empty without a place for the copy. */
   readonly #facts: Map<string, Buffer>;
   #checkpoint: CheckpointRecord;
+  /** Of the checkpoint that the copy has. */
+  #copiedIndex: number;
+  #isCopied: boolean;
   #isMended = false;
 
   private constructor(kv: DurableKv, shard: number, record: CheckpointRecord, parts: CopyParts) {
@@ -84,14 +89,22 @@ export class ShardStore {
     this.#checkpoint = record;
     this.#copy = parts.copy;
     this.#facts = parts.facts;
+    const { copy, facts, found } = parts;
+    this.#copiedIndex = found?.index ?? 0;
+    this.#isCopied = copy === undefined || areEqual(facts, found?.rows ?? new Map());
   }
 
-  /** @throws STORE_SLAB_CORRUPT, STORE_FORMAT_NEWER. */
-  static async open(kv: DurableKv, shard: number, copy?: CopyPlace): Promise<ShardStore> {
+  /** `found`: what the copy says. @throws STORE_SLAB_CORRUPT, STORE_FORMAT_NEWER. */
+  static async open(
+    kv: DurableKv,
+    shard: number,
+    copy?: CopyPlace,
+    found?: CopiedRows,
+  ): Promise<ShardStore> {
     const row = await kv.get(checkpointKey);
     const checkpoint = row === undefined ? firstCheckpoint : decodeCheckpoint(row, kv.path);
     const facts = copy === undefined ? new Map<string, Buffer>() : await readFactRows(kv);
-    return new ShardStore(kv, shard, checkpoint, { copy, facts });
+    return new ShardStore(kv, shard, checkpoint, { copy, facts, found });
   }
 
   /** It has no checkpoint: there was none yet, or everything is lost. */
@@ -112,6 +125,17 @@ export class ShardStore {
     return this.#checkpoint;
   }
 
+  /** The copy says what the store says. */
+  get isCopied(): boolean {
+    return this.#isCopied;
+  }
+
+  /** Entries up to here are needed no more, whichever of store and copy is lost. */
+  get releasableIndex(): number {
+    const { index } = this.#checkpoint;
+    return this.#copy === undefined ? index : Math.min(index, this.#copiedIndex);
+  }
+
   /** Commits a checkpoint with the rows that changed since the last one; waits out failures. */
   async commit(checkpoint: CheckpointRecord, addRows: (batch: KvBatch) => void): Promise<void> {
     let changes: Array<readonly [key: string, value: Buffer | undefined]> = [];
@@ -123,6 +147,7 @@ export class ShardStore {
     };
     await this.#kv.write(fill, { sync: true });
     this.#checkpoint = checkpoint;
+    this.#isCopied = this.#copy === undefined;
     for (const [key, value] of changes) {
       if (!factPrefixes.includes(key.charCodeAt(0))) continue;
       if (value === undefined) this.#facts.delete(key);
@@ -135,6 +160,7 @@ export class ShardStore {
   async writeCopy(): Promise<void> {
     const copy = this.#copy;
     if (copy === undefined) return;
+    const { index } = this.#checkpoint;
     let proof: Uint8Array;
     try {
       proof = await this.#kv.sync();
@@ -143,7 +169,10 @@ export class ShardStore {
       if (isCodedError(error, "KV_DISK_FULL")) return;
       throw error;
     }
-    await writeFacts(copy, { proof: Buffer.from(proof), rows: this.#facts });
+    const isWritten = await writeFacts(copy, { proof: Buffer.from(proof), rows: this.#facts });
+    if (!isWritten) return;
+    this.#copiedIndex = index;
+    this.#isCopied = true;
   }
 
   get(key: Uint8Array): Promise<Buffer | undefined> {
@@ -164,7 +193,20 @@ export class ShardStore {
   }
 }
 
-type CopyParts = { readonly copy: CopyPlace | undefined; readonly facts: Map<string, Buffer> };
+type CopyParts = {
+  readonly copy: CopyPlace | undefined;
+  readonly facts: Map<string, Buffer>;
+  readonly found: CopiedRows | undefined;
+};
+
+/** Of the last checkpoint that was copied, whose index is this. */
+export type CopiedRows = { readonly index: number; readonly rows: ReadonlyMap<string, Buffer> };
+
+function areEqual(a: ReadonlyMap<string, Buffer>, b: ReadonlyMap<string, Buffer>): boolean {
+  if (a.size !== b.size) return false;
+  for (const [key, value] of a) if (b.get(key)?.equals(value) !== true) return false;
+  return true;
+}
 
 async function readFactRows(kv: DurableKv): Promise<Map<string, Buffer>> {
   const rows = new Map<string, Buffer>();

@@ -129,7 +129,9 @@ export class Shard {
   }
 
   get isDirty(): boolean {
-    return this.#appliedIndex > this.#parts.store.checkpoint.index;
+    const { store } = this.#parts;
+    // A checkpoint that its copy does not have is taken once more.
+    return this.#appliedIndex > store.checkpoint.index || !store.isCopied;
   }
 
   get isCheckpointing(): boolean {
@@ -158,7 +160,7 @@ export class Shard {
   async recover(): Promise<void> {
     const { log, machine, time } = this.#parts;
     // A log that ends below the checkpoint has lost nothing that is needed: it goes on above it.
-    log.release(this.#appliedIndex);
+    log.release(this.#parts.store.releasableIndex);
     const { nextIndex, lost } = await replayEntries(this.#appliedIndex, this.#appliedUs, {
       shard: this.number,
       log,
@@ -322,7 +324,7 @@ export class Shard {
     phase("checkpoint.committed");
     image.finish(true);
     this.counters.checkpoints++;
-    log.release(record.index);
+    log.release(store.releasableIndex);
     phase("checkpoint.released");
     const { index, timeUs } = record;
     tellStore({ event: "checkpoint", shard: this.number, index, timeUs });

@@ -52,6 +52,7 @@ export type GenerationsParts = {
   readonly reader: BlockReader;
   readonly openSlabs: OpenSlabs;
   readonly slabCounters?: SlabCounters;
+  readonly isCopied?: () => boolean;
   /** How topics are learned: for generations that begin, and in the current one. */
   readonly lts: () => LtsSettings;
   readonly logger: Logger;
@@ -121,10 +122,8 @@ export class Generations {
     });
     for (const each of table.generations) checkLayout(each);
     // A table that may have lost rows condemns nothing.
-    await generations.#shelf.folders.removeOrphans(
-      table.readable(),
-      store.isMended ? "set_aside" : "remove",
-    );
+    const how = store.isMended ? "set_aside" : "remove";
+    await generations.#shelf.folders.removeOrphans(table.readable(), how, store.isCopied);
     await generations.#openCurrent();
     return generations;
   }

@@ -53,9 +53,11 @@ export class SlabFolders {
     return sizeBytes;
   }
 
+  /** The index goes first: while it is there, it leads to blocks. */
   async remove(slab: SlabName): Promise<void> {
     const path = this.#pathOf(slab);
-    for (const name of storeNames) await this.#parts.kv.driver.destroy(joinPath(path, name));
+    for (const name of [...storeNames].reverse())
+      await this.#parts.kv.driver.destroy(joinPath(path, name));
     await this.#parts.kv.disk.removeDir(path);
   }
 
@@ -73,11 +75,18 @@ export class SlabFolders {
     logger.warn("store.slab_set_aside", { slab: path, quarantineDir });
   }
 
-  async removeOrphans(known: readonly SlabName[], how: "remove" | "set_aside"): Promise<void> {
+  /** `isCopied`: no copy names another folder of a generation than `known` does. */
+  async removeOrphans(
+    known: readonly SlabName[],
+    how: "remove" | "set_aside",
+    isCopied: boolean,
+  ): Promise<void> {
     const names = new Set(known.map(folderName));
+    const numbers = new Set(known.map(({ number }) => number));
     for (const entry of await this.#parts.kv.disk.list(this.#parts.dir)) {
       const slab = entry.isDirectory ? parseFolderName(entry.name) : undefined;
       if (slab === undefined || names.has(entry.name)) continue;
+      if (!isCopied && numbers.has(slab.number)) continue;
       // No news: a kill before the first checkpoint of a generation leaves one in each shard.
       this.#parts.kv.logger.debug("store.orphan_removed", { slab: entry.name });
       if (how === "remove") await this.remove(slab);

@@ -2,7 +2,8 @@
 // into, closed and removed when they go.
 //
 // Invariants: a generation has one slab here at most; a folder goes only after its slab is closed; a
-// folder that is on its way out is not opened before it has gone.
+// folder that is on its way out is not opened before it has gone; one that was replaced goes only when
+// no copy of the table names it.
 
 import { joinPath, type Logger } from "../../base/index.ts";
 import { isDamage } from "../damage-codes.ts";
@@ -22,6 +23,8 @@ export type SlabShelfParts = {
   readonly openSlabs: OpenSlabs;
   readonly logger: Logger;
   readonly slabCounters?: SlabCounters;
+  /** The copy of the saved table is as new as the table. */
+  readonly isCopied?: () => boolean;
 };
 
 export type OpenHooks = {
@@ -131,7 +134,8 @@ export class SlabShelf {
       if (this.#closed) return;
       await before?.close();
       if (before !== undefined) this.#replaced.delete(before);
-      await this.#folders.remove(old);
+      // The copy may name it yet: then it stays as well.
+      if (this.#parts.isCopied?.() !== false) await this.#folders.remove(old);
     });
   }
 
