@@ -13,7 +13,7 @@ import { decodeMapValue } from "./map/value.ts";
 import type { MendParts } from "./mending.ts";
 import type { ShardLog } from "./shard-log.ts";
 import { firstCheckpoint, type RecoveryPoint, type ShardStore } from "./shard-store.ts";
-import { type FoundSlab, lookIntoSlab, tableOfSlabs } from "./slab/found-slabs.ts";
+import { type FoundIn, type FoundSlab, lookIntoSlab, tableOfSlabs } from "./slab/found-slabs.ts";
 import { tableRows } from "./slab/generation-rows.ts";
 import { folderName, parseFolderName, type SlabName } from "./slab/slab-name.ts";
 
@@ -31,11 +31,16 @@ export async function rebuildLogStore(parts: RebuildParts): Promise<void> {
   const { store, logger } = parts;
   if (!store.isBlank) return;
   const names = await slabNames(parts);
-  if (names.length === 0 || (await readLog(parts.log, 0)).first?.index === 1) return;
-  const slabs = await lookIntoSlabs(names, parts);
+  if (names.length === 0) return;
+  const { first } = await readLog(parts.log, 0);
+  if (first?.index === 1) return;
+  const loggedFromUs = first?.firstUs ?? Number.MAX_SAFE_INTEGER;
+  const slabs = wholePacks(await lookIntoSlabs(names, { ...parts, loggedFromUs }));
   const whole = slabs.filter(({ windowedUs }) => windowedUs > 0);
   const untilUs = Math.max(0, ...whole.map(({ windowedUs }) => windowedUs));
-  const lost = slabs.filter(({ windowedUs, ttvs }) => windowedUs === 0 && ttvs > 0);
+  const lost = slabs.filter(
+    ({ windowedUs, ttvs, firstUs }) => windowedUs === 0 && ttvs > 0 && firstUs < loggedFromUs,
+  );
   if (whole.length === 0 && lost.length === 0) return;
   const table = tableOfSlabs(whole, untilUs, Math.max(...names.map(({ number }) => number)));
   const { next, lastIndex } = await readLog(parts.log, untilUs);
@@ -110,16 +115,26 @@ async function slabNames({ disk, dir }: RebuildParts): Promise<SlabName[]> {
     const name = entry.isDirectory ? parseFolderName(entry.name) : undefined;
     if (name !== undefined) names.push(name);
   }
-  names.sort((a, b) => a.number - b.number || a.pack - b.pack);
-  // Of two packs the lower one is whole: it goes only after a checkpoint that names the other.
-  return names.filter(({ number }, at) => number !== names[at - 1]?.number);
+  return names.sort((a, b) => a.number - b.number || a.pack - b.pack);
 }
 
-async function lookIntoSlabs(names: readonly SlabName[], parts: RebuildParts) {
+/**
+ * Of two packs of a generation the lower one, unless it has begun to go, which the index does first: that
+ * happens only behind a checkpoint that names the other.
+ */
+function wholePacks(slabs: readonly FoundSlab[]): FoundSlab[] {
+  const chosen = new Map<number, FoundSlab>();
+  for (const slab of slabs) {
+    if (slab.ttvs > (chosen.get(slab.number)?.ttvs ?? -1)) chosen.set(slab.number, slab);
+  }
+  return [...chosen.values()];
+}
+
+async function lookIntoSlabs(names: readonly SlabName[], parts: RebuildParts & FoundIn) {
   const found: FoundSlab[] = [];
   for (const name of names) {
     try {
-      found.push(await lookIntoSlab(name, parts.dir, parts));
+      found.push(await lookIntoSlab(name, parts));
     } catch (error) {
       if (!isDamage(error)) throw error;
       const slab = joinPath(parts.dir, folderName(name));

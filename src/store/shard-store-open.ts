@@ -10,9 +10,10 @@
 // (the volume may have been full when the first copy was due). The log may then be replayed from its
 // first entry, and must not meet a table that has its rotations already: such rows go. So do record
 // and rows of a store that is known to have lost some, without a copy that says which: slabs and log
-// tell more than a table with holes (rebuild.ts).
+// tell more than a table with holes (rebuild.ts). A folder that the table neither has nor has dropped
+// tells as much.
 
-import { isCodedError, joinPath } from "../base/index.ts";
+import { ByteReader, isCodedError, joinPath } from "../base/index.ts";
 import type { DurableKv } from "./durable-kv.ts";
 import { type MendParts, openMended, verifyBytesMax } from "./mending.ts";
 import { readFacts, type ShardFacts } from "./shard-facts.ts";
@@ -27,12 +28,16 @@ import {
   rowPrefix,
   ShardStore,
 } from "./shard-store.ts";
+import { droppedKey, generationKey, nextNumberKey } from "./slab/generation-rows.ts";
+import { parseFolderName } from "./slab/slab-name.ts";
 
 const evidenceAdvice =
   "QoS 2 publishes that were under way may be stored again when they are repeated";
 
+type MendPlace = MendParts & { readonly dir: string };
+
 const olderReason = "it is older than its copy";
-const remnantReason = "its checkpoint is gone";
+const remnantReason = "its checkpoint is gone, or rows of it";
 
 /** What is true of one checkpoint only; a hold was made by somebody on purpose and stays. */
 const checkpointPrefixes: readonly number[] = [
@@ -66,7 +71,10 @@ export async function openShardStore(
     if (facts !== undefined && fromCopy) await restoreFacts(kv, facts);
     const hasLost = isNewer || (damage !== undefined && !(isWhole && facts !== undefined));
     if (hasLost) await dropUncertain(kv);
-    const isRemnant = await dropRemnant(kv, facts === undefined && !isWhole);
+    const isLacking = (): Promise<boolean> | boolean =>
+      storedIndex > 0 && lacksGenerations(kv, place);
+    const isTorn = facts === undefined && (!isWhole || (await isLacking()));
+    const isRemnant = await dropRemnant(kv, isTorn);
     const isEvidenceLost = hasLost || isRemnant;
     const copied = facts === undefined ? undefined : { index: copiedIndex, rows: facts.rows };
     const store = await ShardStore.open(kv, shard, place, copied);
@@ -114,6 +122,20 @@ async function restoreFacts(kv: DurableKv, facts: ShardFacts): Promise<void> {
     },
     { sync: true },
   );
+}
+
+/** There is a slab's folder of which the rows should say something. */
+async function lacksGenerations(kv: DurableKv, { dir, disk }: MendPlace): Promise<boolean> {
+  const next = await kv.get(nextNumberKey);
+  const nextNumber = next === undefined ? 1 : new ByteReader(next).u32();
+  for (const { name, isDirectory } of await disk.list(dir)) {
+    const number = isDirectory ? parseFolderName(name)?.number : undefined;
+    // A rotation that came to nothing leaves one.
+    if (number === undefined || number >= nextNumber) continue;
+    const row = (await kv.get(generationKey(number))) ?? (await kv.get(droppedKey(number)));
+    if (row === undefined) return true;
+  }
+  return false;
 }
 
 async function dropUncertain(kv: DurableKv): Promise<void> {

@@ -18,7 +18,7 @@ import type { SlabProofs } from "./slab-parts.ts";
 
 const droppedVersion = 1;
 const reasons: readonly MissingReason[] = ["expired", "damaged"];
-const nextNumberKey = Buffer.from([rowPrefix.nextGeneration]);
+export const nextNumberKey = Buffer.from([rowPrefix.nextGeneration]);
 
 export async function readGenerations(store: ShardStore): Promise<GenerationTable> {
   const rows: Generation[] = [];
@@ -113,7 +113,7 @@ function decodeDropped(value: Buffer): MissingSpan {
   });
 }
 
-function generationKey(number: number): Buffer {
+export function generationKey(number: number): Buffer {
   return prefixed(rowPrefix.generation, number);
 }
 

@@ -111,12 +111,7 @@ export class SlabStores {
   windowAfter(afterUs: number): Promise<Window | undefined> {
     return this.#use(async ({ index }) => {
       this.counters.windowSeeks++;
-      const cursor = await index.cursor(windowRange(afterUs));
-      try {
-        return await readWindow(cursor);
-      } finally {
-        await cursor.close();
-      }
+      return firstWindowAfter(index, afterUs);
     });
   }
 
@@ -224,7 +219,23 @@ export class SlabStores {
   }
 }
 
-async function cutPairBack({ blocks, index }: SlabPair, checkpointUs: number): Promise<void> {
+export async function firstWindowAfter(
+  index: DurableKv,
+  afterUs: number,
+): Promise<Window | undefined> {
+  const cursor = await index.cursor(windowRange(afterUs));
+  try {
+    return await readWindow(cursor);
+  } finally {
+    await cursor.close();
+  }
+}
+
+/** See `SlabStores.cutBack`. */
+export async function cutPairBack(
+  { blocks, index }: SlabPair,
+  checkpointUs: number,
+): Promise<void> {
   const topics = await readTopics(index);
   const late = topics.filter((topic) => topic.timeUs > checkpointUs);
   const rows: Buffer[] = late.map(({ record, timeUs }) => topicRow(record, timeUs).key);

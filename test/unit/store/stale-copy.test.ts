@@ -157,8 +157,10 @@ test("a copy that failed is made again by itself, and the log goes on", async ()
   await run.some(5);
   await run.m.clock.complete(run.store.checkpoint());
   run.m.disk.heal();
+  const stale = Buffer.from(run.m.disk.peek(`${shardDir}/store.copy`));
   const before = run.m.events.length;
-  await run.m.clock.advance(70_000);
+  await run.m.clock.advance(130_000);
+  expect(run.m.disk.peek(`${shardDir}/store.copy`)).not.toEqual(stale);
   await run.loseStore("hollow");
   expect(run.m.events.slice(before).map(({ event }) => event)).not.toContain("store.entries_lost");
   await run.expectAll();
