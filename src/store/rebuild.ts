@@ -119,8 +119,8 @@ async function slabNames({ disk, dir }: RebuildParts): Promise<SlabName[]> {
 }
 
 /**
- * Of two packs of a generation the lower one, unless it has begun to go, which the index does first: that
- * happens only behind a checkpoint that names the other.
+ * Of two packs of a generation the lower one, unless it has begun to go, which the index does
+ * first: that happens only behind a checkpoint that names the other.
  */
 function wholePacks(slabs: readonly FoundSlab[]): FoundSlab[] {
   const chosen = new Map<number, FoundSlab>();

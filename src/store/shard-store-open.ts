@@ -1,17 +1,14 @@
 // Opens a shard store, whatever has become of it or of its copy.
 //
-// Of the two the newer one counts, and of a store that lost entries whatever its copy says: the log goes
-// back to that, and with rows of two checkpoints nothing would be right. Neither is ever ahead of what
-// is durable. Where the shard store lost entries, what the copy does not have is not trusted: evidence of QoS 2 publishes could call a
-// new message a repeat, and a last match could hide messages from a reader. Both are dropped, the
-// first said so: a publisher that repeats a publish may then be stored twice, never not at all.
+// Of the two the newer one counts, and of a store that lost entries whatever its copy says; neither is
+// ever ahead of what is durable. What the copy does not have is not trusted then: evidence of QoS 2
+// publishes could call a new message a repeat, and a last match could hide messages from a reader. Both
+// are dropped, the first said so: a publish that is repeated may be stored twice, never not at all.
 //
-// Every checkpoint writes its record, so rows without one are the rest of a loss that no copy mends
-// (the volume may have been full when the first copy was due). The log may then be replayed from its
-// first entry, and must not meet a table that has its rotations already: such rows go. So do record
-// and rows of a store that is known to have lost some, without a copy that says which: slabs and log
-// tell more than a table with holes (rebuild.ts). A folder that the table neither has nor has dropped
-// tells as much.
+// Every checkpoint writes its record: rows without one are the rest of a loss that no copy mends. The
+// log may be replayed from its first entry, and must not meet a table that has its rotations: such rows
+// go. So do record and rows of a store that is known to have lost some, by itself or by a folder
+// that its table should have, without a copy that says which (rebuild.ts).
 
 import { ByteReader, isCodedError, joinPath } from "../base/index.ts";
 import type { DurableKv } from "./durable-kv.ts";

@@ -1,9 +1,9 @@
 // What slabs say of themselves when no table speaks of them: their windows, streams and times, and the
 // table that follows from that.
 //
-// A window is written before it is synced, and so are blocks behind the last one: only a checkpoint makes
-// them count. Of what the log still has, a window that lacks a block and what lies behind the last one
-// are cut off; the rest had been checkpointed.
+// A window is written before it is synced, and so are blocks behind the last one: only a checkpoint
+// makes them count. Of what the log still has, a window that lacks a block and what lies behind the
+// last one are cut off; the rest had been checkpointed.
 
 import { joinPath } from "../../base/index.ts";
 import { type Generation, GenerationTable, type StreamCount } from "../core/generations.ts";
@@ -47,7 +47,10 @@ export async function lookIntoSlab(name: SlabName, parts: FoundIn): Promise<Foun
   }
 }
 
-/** Resolves with the end of the last window that counts; nothing lies behind it then, where the log has it. */
+/**
+ * Resolves with the end of the last window that counts; nothing lies behind it then, where the log
+ * has it.
+ */
 async function settleWindows(pair: SlabPair, loggedFromUs: number): Promise<number> {
   let windowedUs = 0;
   let isCut = false;
