@@ -200,7 +200,7 @@ export class ShardOpener {
     return Generations.open(
       {
         ...{ dir, openSlabs, slabCounters, reader, lts, logger, phase, kv: this.#mendParts },
-        isCopied: () => store.isCopied,
+        whenCopied: (run) => store.whenCopied(run),
         logged: (visit) => visitLogged(wal, store.shard, logger, visit),
         // A failure is logged by the shard; the next checkpoint will do as well.
         onSetAside: () =>

@@ -81,6 +81,7 @@ export class ShardStore {
   /** Of the checkpoint that the copy has. */
   #copiedIndex: number;
   #isCopied: boolean;
+  readonly #whenCopied: Array<() => void> = [];
   #isMended = false;
 
   private constructor(kv: DurableKv, shard: number, record: CheckpointRecord, parts: CopyParts) {
@@ -130,6 +131,12 @@ export class ShardStore {
     return this.#isCopied;
   }
 
+  /** Runs once the copy says what the store says: now, or behind the checkpoint that brings it up. */
+  whenCopied(run: () => void): void {
+    if (this.#isCopied) run();
+    else this.#whenCopied.push(run);
+  }
+
   /** Entries up to here are needed no more, whichever of store and copy is lost. */
   get releasableIndex(): number {
     const { index } = this.#checkpoint;
@@ -173,6 +180,7 @@ export class ShardStore {
     if (!isWritten) return;
     this.#copiedIndex = index;
     this.#isCopied = true;
+    for (const run of this.#whenCopied.splice(0)) run();
   }
 
   get(key: Uint8Array): Promise<Buffer | undefined> {

@@ -52,7 +52,7 @@ export type GenerationsParts = {
   readonly reader: BlockReader;
   readonly openSlabs: OpenSlabs;
   readonly slabCounters?: SlabCounters;
-  readonly isCopied?: () => boolean;
+  readonly whenCopied?: (run: () => void) => void;
   /** How topics are learned: for generations that begin, and in the current one. */
   readonly lts: () => LtsSettings;
   readonly logger: Logger;
@@ -123,7 +123,9 @@ export class Generations {
     for (const each of table.generations) checkLayout(each);
     // A table that may have lost rows condemns nothing.
     const how = store.isMended ? "set_aside" : "remove";
-    await generations.#shelf.folders.removeOrphans(table.readable(), how, store.isCopied);
+    const shelf = generations.#shelf;
+    const left = await shelf.folders.removeOrphans(table.readable(), how, store.isCopied);
+    if (how === "remove") shelf.removeWhenCopied(left);
     await generations.#openCurrent();
     return generations;
   }

@@ -75,23 +75,31 @@ export class SlabFolders {
     logger.warn("store.slab_set_aside", { slab: path, quarantineDir });
   }
 
-  /** `isCopied`: no copy names another folder of a generation than `known` does. */
+  /**
+   * Without `isCopied` a copy may name another folder of a generation than `known` does: such are
+   * left, and told.
+   */
   async removeOrphans(
     known: readonly SlabName[],
     how: "remove" | "set_aside",
     isCopied: boolean,
-  ): Promise<void> {
+  ): Promise<readonly SlabName[]> {
+    const left: SlabName[] = [];
     const names = new Set(known.map(folderName));
     const numbers = new Set(known.map(({ number }) => number));
     for (const entry of await this.#parts.kv.disk.list(this.#parts.dir)) {
       const slab = entry.isDirectory ? parseFolderName(entry.name) : undefined;
       if (slab === undefined || names.has(entry.name)) continue;
-      if (!isCopied && numbers.has(slab.number)) continue;
+      if (!isCopied && numbers.has(slab.number)) {
+        left.push(slab);
+        continue;
+      }
       // No news: a kill before the first checkpoint of a generation leaves one in each shard.
       this.#parts.kv.logger.debug("store.orphan_removed", { slab: entry.name });
       if (how === "remove") await this.remove(slab);
       else await this.setAside(slab);
     }
+    return left;
   }
 
   #pathOf(slab: SlabName): string {

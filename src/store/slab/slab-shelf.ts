@@ -23,8 +23,8 @@ export type SlabShelfParts = {
   readonly openSlabs: OpenSlabs;
   readonly logger: Logger;
   readonly slabCounters?: SlabCounters;
-  /** The copy of the saved table is as new as the table. */
-  readonly isCopied?: () => boolean;
+  /** Runs once the copy of the saved table is as new as the table. Default: at once. */
+  readonly whenCopied?: (run: () => void) => void;
 };
 
 export type OpenHooks = {
@@ -134,9 +134,19 @@ export class SlabShelf {
       if (this.#closed) return;
       await before?.close();
       if (before !== undefined) this.#replaced.delete(before);
-      // The copy may name it yet: then it stays as well.
-      if (this.#parts.isCopied?.() !== false) await this.#folders.remove(old);
+      this.removeWhenCopied([old]);
     });
+  }
+
+  /** Removes folders that a copy of the table may name yet. */
+  removeWhenCopied(slabs: readonly SlabName[]): void {
+    const remove = (): void => {
+      // The next start removes what is left now.
+      if (this.#closed) return;
+      for (const slab of slabs) this.#goAway(slab, () => this.#folders.remove(slab));
+    };
+    if (this.#parts.whenCopied === undefined) remove();
+    else this.#parts.whenCopied(remove);
   }
 
   /** Nobody reads it any more: it is closed, then `how` happens to its folder. */

@@ -175,3 +175,30 @@ test("the volume is full and the copy cannot be written: a drop frees room all t
   await run.m.clock.advance(1_000);
   expect(run.m.kv.paths.length).toBe(before - 4);
 });
+
+describe("folders that only an older copy names", () => {
+  async function folders({ m }: Run): Promise<readonly string[]> {
+    const entries = await m.clock.complete(m.disk.list(shardDir));
+    return entries.map(({ name }) => name).filter((name) => /^g\d/.test(name));
+  }
+
+  test.each(["in the same life", "over a start"])("go with the next copy, %s", async (when) => {
+    const run = await threeGenerations(5);
+    run.failCopy();
+    expect((await run.m.clock.complete(run.store.operator.repack({ all: true }))).packed).toBe(2);
+    await run.m.clock.advance(1_000);
+    const both = ["g00000001", "g00000001p1", "g00000002", "g00000002p1", "g00000003"];
+    expect(await folders(run)).toEqual(both);
+    if (when === "over a start") {
+      run.m.crash();
+      await run.boot();
+      await run.m.clock.advance(1_000);
+      expect(await folders(run)).toEqual(both);
+    }
+    run.m.disk.heal();
+    await run.m.clock.complete(run.store.checkpoint());
+    await run.m.clock.advance(1_000);
+    expect(await folders(run)).toEqual(["g00000001p1", "g00000002p1", "g00000003"]);
+    await run.expectAll();
+  });
+});
