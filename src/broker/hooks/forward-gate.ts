@@ -87,10 +87,8 @@ export class ForwardGate implements SessionLink {
     return hooks.authorizeForward(client, Object.freeze({ ...hookPublishOf(message), publisher }));
   }
 
-  /** The message is only lent. */
   #wait(message: Ttv, delivery: Delivery): void {
-    const kept = { ...message, frame: Buffer.from(message.frame) };
-    this.#waiting.push({ message: kept, delivery: { ...delivery } });
+    this.#waiting.push({ message: keptOf(message), delivery: { ...delivery } });
     this.#bytes += message.frame.length;
   }
 
@@ -139,4 +137,11 @@ export class ForwardGate implements SessionLink {
     this.#bytes -= message.frame.length;
     if (how === "refused" && delivery.qos > 0) this.#parts.complete(delivery);
   }
+}
+
+/** A message is only lent, and may look its fields up when it is asked for them. */
+function keptOf(message: Ttv): Ttv {
+  const { topic, timeUs, publisher, form, qos, retain, expiryUs, expiryOffset } = message;
+  const frame = Buffer.from(message.frame);
+  return { topic, timeUs, publisher, form, qos, retain, expiryUs, expiryOffset, frame };
 }
