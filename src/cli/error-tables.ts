@@ -11,6 +11,7 @@ import {
   networkErrors,
 } from "../base/index.ts";
 import { brokerErrors } from "../broker/errors.ts";
+import { clusterErrors } from "../cluster/errors.ts";
 import { kvErrors } from "../kv/kv.ts";
 import { logErrors } from "../log/errors.ts";
 import { mqttErrors } from "../mqtt/errors.ts";
@@ -23,8 +24,8 @@ import { cliErrors } from "./errors.ts";
 
 const tables: ReadonlyArray<Readonly<Record<string, ErrorFactory>>> = [
   ...[bytesErrors, diskErrors, networkErrors, topicErrors, kvErrors, logErrors, mqttErrors],
-  ...[raftErrors, storeErrors, sessionErrors, brokerErrors, adminErrors, aedesErrors],
-  ...[configErrors, nodeErrors, cliErrors],
+  ...[raftErrors, storeErrors, clusterErrors, sessionErrors, brokerErrors, adminErrors],
+  ...[aedesErrors, configErrors, nodeErrors, cliErrors],
 ];
 
 /** All rows, sorted by code. */

@@ -1,4 +1,5 @@
-// What every log under a shard must do, replicated or not (the seam in store/shard-log.ts).
+// What every log under a shard must do, replicated or not (the seam in store/shard-log.ts). A log may
+// have entries of its own between those of the shard; they are handed on with kind 0.
 
 import { deepEqual, equal, ok } from "node:assert/strict";
 import type { ShardEntry, ShardLog } from "../store/index.ts";
@@ -20,8 +21,11 @@ type Opened = {
   readonly log: ShardLog;
   /** What `replay` found, then what was committed. */
   readonly entries: Array<{ index: number; kind: number; version: number; text: string }>;
+  /** Indexes of all that was handed on, the log's own entries included. */
+  readonly handed: number[];
   readonly failures: Error[];
-  propose(text: string | Buffer): void;
+  /** The index of the entry, if it is committed. */
+  propose(text: string | Buffer): number;
   /** Resolves when the last entry proposed is committed; rejects when the log fails before that. */
   settled(): Promise<void>;
 };
@@ -34,22 +38,25 @@ export function shardLogContract(openRig: () => Promise<ShardLogRig>): ContractR
   return rulesOf(openRig, (add) => {
     add("entries are committed once each, in the order of their indexes", async (rig) => {
       const opened = await start(rig);
+      const proposed: number[] = [];
       for (let n = 1; n <= 100; n++) {
-        opened.propose(`entry ${n}`);
-        equal(opened.log.lastIndex, n);
+        const beforeIndex = opened.log.lastIndex;
+        proposed.push(opened.propose(`entry ${n}`));
+        equal(opened.log.lastIndex, beforeIndex + 1);
         if (n % 7 === 0) await opened.settled();
       }
       await opened.settled();
-      deepEqual(indexes(opened), numbers(1, 100));
+      deepEqual(indexes(opened), proposed);
+      deepEqual(opened.handed, numbers(1, opened.log.lastIndex));
       deepEqual(texts(opened), named(1, 100));
     });
 
     add("an entry is never committed within the call that proposes it", async (rig) => {
       const opened = await start(rig);
-      opened.propose("entry 1");
+      const index = opened.propose("entry 1");
       deepEqual(opened.entries, []);
       await opened.settled();
-      deepEqual(opened.entries, [{ index: 1, kind: 1, version: 1, text: "entry 1" }]);
+      deepEqual(opened.entries, [{ index, kind: 1, version: 1, text: "entry 1" }]);
     });
 
     for (const how of ["stop", "power"] as const) {
@@ -63,9 +70,10 @@ export function shardLogContract(openRig: () => Promise<ShardLogRig>): ContractR
         const count = second.entries.length;
         ok(count >= 50 && count <= 60, `${count} entries were replayed`);
         deepEqual(texts(second), named(1, count));
+        deepEqual(indexes(second).slice(0, 50), indexes(first).slice(0, 50));
         second.propose(`entry ${count + 1}`);
         await second.settled();
-        deepEqual(indexes(second), numbers(1, count + 1));
+        deepEqual(second.handed, numbers(1, second.log.lastIndex));
         await rig.end(how);
         deepEqual(texts(await start(rig)), named(1, count + 1));
       });
@@ -76,7 +84,9 @@ export function shardLogContract(openRig: () => Promise<ShardLogRig>): ContractR
       for (let n = 1; n <= 20; n++) first.propose(`entry ${n}`);
       await first.settled();
       await rig.end("power");
-      deepEqual(texts(await start(rig, { fromIndex: 15 })), named(15, 20));
+      const second = await start(rig, { fromIndex: indexOf(first, 15) });
+      deepEqual(texts(second), named(15, 20));
+      deepEqual(second.handed, numbers(indexOf(first, 15), second.log.lastIndex));
     });
 
     add("two shards have their own entries and indexes", async (rig) => {
@@ -87,7 +97,8 @@ export function shardLogContract(openRig: () => Promise<ShardLogRig>): ContractR
         if (n <= 5) other.propose(`other ${n}`);
       }
       await Promise.all([one.settled(), other.settled()]);
-      deepEqual([indexes(one), indexes(other)], [numbers(1, 10), numbers(1, 5)]);
+      deepEqual([texts(one).length, texts(other).length], [10, 5]);
+      for (const { log, handed } of [one, other]) deepEqual(handed, numbers(1, log.lastIndex));
       await rig.end("power");
       deepEqual(texts(await start(rig, { shard: otherShard }))[4], "other 5");
       deepEqual(texts(await start(rig)), named(1, 10));
@@ -120,31 +131,33 @@ function addReleaseRules(add: Add): void {
     await first.settled();
     const before = first.log.bytesSinceRelease;
     ok(before > 0);
-    first.log.release(12);
-    first.log.release(5);
+    first.log.release(indexOf(first, 12));
+    first.log.release(indexOf(first, 5));
     ok(first.log.bytesSinceRelease <= before);
-    first.log.release(20);
+    first.log.release(indexOf(first, 20));
     equal(first.log.bytesSinceRelease, 0);
-    first.propose("entry 21");
+    const fromIndex = first.propose("entry 21");
     await first.settled();
     ok(first.log.bytesSinceRelease > 0);
     await rig.end("power");
-    deepEqual(texts(await start(rig, { fromIndex: 21 })), ["entry 21"]);
+    deepEqual(texts(await start(rig, { fromIndex })), ["entry 21"]);
   });
 
   add("a shard whose entries were all released goes on behind them", async (rig) => {
     const first = await start(rig);
     for (let n = 1; n <= 3; n++) first.propose(`entry ${n}`);
     await first.settled();
-    first.log.release(3);
+    const lastIndex = indexOf(first, 3);
+    first.log.release(lastIndex);
     await rig.end("stop");
-    const second = await start(rig, { fromIndex: 4 });
+    const second = await start(rig, { fromIndex: lastIndex + 1 });
     deepEqual(second.entries, []);
-    second.propose("entry 4");
-    equal(second.log.lastIndex, 4);
+    const index = second.propose("entry 4");
+    ok(index > lastIndex);
     await second.settled();
+    deepEqual(second.handed, numbers(lastIndex + 1, index));
     await rig.end("power");
-    deepEqual(texts(await start(rig, { fromIndex: 4 })), ["entry 4"]);
+    deepEqual(texts(await start(rig, { fromIndex: lastIndex + 1 })), ["entry 4"]);
   });
 
   add("entries copied elsewhere are replayed, and those behind them", async (rig) => {
@@ -152,7 +165,8 @@ function addReleaseRules(add: Add): void {
     for (let n = 1; n <= 10; n++) first.propose(`entry ${n}`);
     await first.settled();
     const range = await first.log.copyBacklog();
-    if (range !== undefined) deepEqual(range, { firstIndex: 1, lastIndex: 10 });
+    const lastIndex = indexOf(first, 10);
+    if (range !== undefined) deepEqual(range, { firstIndex: 1, lastIndex });
     ok(!first.log.pins);
     for (let n = 11; n <= 15; n++) first.propose(`entry ${n}`);
     await first.settled();
@@ -193,27 +207,32 @@ async function start(
   const log = await rig.open(shard);
   equal(log.shard, shard);
   const entries: Opened["entries"] = [];
+  const handed: number[] = [];
   const failures: Error[] = [];
   const listeners = new Set<() => void>();
-  const note = ({ index, kind, version, payload }: ShardEntry): void => {
-    entries.push({ index, kind, version, text: payload.toString("latin1") });
+  const note = ({ index, kind, version, payload }: ShardEntry): undefined => {
+    handed.push(index);
+    if (kind !== 0) entries.push({ index, kind, version, text: payload.toString("latin1") });
     for (const listener of [...listeners]) listener();
   };
   await log.replay(fromIndex, note);
-  log.start((entries.at(-1)?.index ?? fromIndex - 1) + 1, {
+  log.start((handed.at(-1) ?? fromIndex - 1) + 1, {
     onCommitted: note,
+    onForeign: note,
     onFailed: (error) => {
       failures.push(error);
       for (const listener of [...listeners]) listener();
     },
   });
-  const propose = (text: string | Buffer): void =>
+  const propose = (text: string | Buffer): number => {
     log.propose(1, 1, typeof text === "string" ? Buffer.from(text) : text);
+    return log.lastIndex;
+  };
   const settled = (): Promise<void> =>
     new Promise((resolve, reject) => {
       const look = (): void => {
         const failure = failures[0];
-        const isDone = (entries.at(-1)?.index ?? fromIndex - 1) >= log.lastIndex;
+        const isDone = (handed.at(-1) ?? fromIndex - 1) >= log.lastIndex;
         if (failure === undefined && !isDone) return;
         listeners.delete(look);
         if (failure !== undefined) reject(failure);
@@ -222,11 +241,13 @@ async function start(
       listeners.add(look);
       look();
     });
-  return { log, entries, failures, propose, settled };
+  return { log, entries, handed, failures, propose, settled };
 }
 
 const numbers = (from: number, to: number): number[] =>
   Array.from({ length: to - from + 1 }, (_, at) => from + at);
 const named = (from: number, to: number): string[] => numbers(from, to).map((n) => `entry ${n}`);
+/** Where the n-th entry of the shard stands, counted from 1. */
+const indexOf = ({ entries }: Opened, n: number): number => entries[n - 1]?.index ?? 0;
 const indexes = ({ entries }: Opened): number[] => entries.map(({ index }) => index);
 const texts = ({ entries }: Opened): string[] => entries.map(({ text }) => text);

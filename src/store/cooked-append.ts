@@ -13,8 +13,8 @@ import { appendBytesMax, logItemKind, writeAppend } from "./log-items.ts";
 import type { Item } from "./machine.ts";
 import type { TtvSource } from "./types.ts";
 
-/** What all appends of a shard have in common. */
-export type CookingShard = {
+/** What all appends have in common that a shard cooked before its process was deposed. */
+export type CookingReign = {
   readonly isEarly: boolean;
   readonly refused: (request: AppendRequest, error: CodedError) => void;
 };
@@ -27,7 +27,7 @@ export class CookedAppend implements Item, TtvSource {
   readonly request: AppendRequest;
   readonly flags: number;
   readonly sizeBytes: number;
-  readonly #shard: CookingShard;
+  readonly #reign: CookingReign;
   readonly #done: AppendDone;
   /** Undefined where only the evidence is kept. */
   place: Place | undefined = undefined;
@@ -39,8 +39,8 @@ export class CookedAppend implements Item, TtvSource {
   from = 0;
   to = 0;
 
-  constructor(shard: CookingShard, request: AppendRequest, done: AppendDone) {
-    this.#shard = shard;
+  constructor(reign: CookingReign, request: AppendRequest, done: AppendDone) {
+    this.#reign = reign;
     this.request = request;
     this.flags = flagsOf(request);
     this.sizeBytes = appendBytesMax(request);
@@ -59,7 +59,7 @@ export class CookedAppend implements Item, TtvSource {
   }
 
   get isEarly(): boolean {
-    return this.#shard.isEarly;
+    return this.#reign.isEarly;
   }
 
   get stream(): number {
@@ -99,7 +99,7 @@ export class CookedAppend implements Item, TtvSource {
       this.#done(undefined, { kind: "stored", timeUs: this.timeUs });
       return;
     }
-    this.#shard.refused(this.request, error);
+    this.#reign.refused(this.request, error);
     this.#done(error, undefined);
   }
 }

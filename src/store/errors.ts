@@ -3,6 +3,24 @@
 import { defineErrors } from "../base/index.ts";
 
 export const storeErrors = defineErrors({
+  notLeader: {
+    code: "STORE_NOT_LEADER",
+    kind: "retry",
+    message: "shard {shard} is led by another node ({leader})",
+    help: "The write did not happen; try again, there or when a leader is known.",
+  },
+  fateUnknown: {
+    code: "STORE_FATE_UNKNOWN",
+    kind: "retry",
+    message: "whether a write to shard {shard} happened is not known",
+    help: "Repeat it with the same writer or packet id, so that it counts once; or read it back.",
+  },
+  proposalRefused: {
+    code: "STORE_PROPOSAL_REFUSED",
+    kind: "retry",
+    message: "a write to shard {shard} was refused and did not happen: {reason}",
+    help: "Try again; when it goes on, look at the counters and the load of this node.",
+  },
   closed: {
     code: "STORE_CLOSED",
     kind: "closed",

@@ -181,6 +181,16 @@ export class EvidenceTable {
     }
   }
 
+  /** Forgets what is decided: whoever has a publisher open has to open it again. */
+  depose(reason: CodedError): void {
+    const waiting = [...this.#takings.values()].flat().flatMap(({ waiters }) => waiters);
+    waiting.push(...[...this.#releases.values()].flat(2));
+    this.#owners.clear();
+    this.#takings.clear();
+    this.#releases.clear();
+    for (const waiter of waiting) waiter(reason);
+  }
+
   /** Takes the rows that changed since the last capture; give them to `finish`. */
   capture(): (batch: KvBatch) => void {
     this.#flushing = this.#dirty;

@@ -188,7 +188,7 @@ export class GroupKeeper {
     const excess = excessBytes(group.physicalBytes, group.quotaBytes);
     if (excess === 0) return;
     const logs = shards.flatMap(({ log }) =>
-      log?.shard.failure === undefined && log ? [log] : [],
+      log?.shard.refusal === undefined && log ? [log] : [],
     );
     const floors = await this.#lookUpFloors();
     if (floors !== undefined) {

@@ -9,7 +9,7 @@ export { escapeLevel, unescapeLevel } from "./map/keys.ts";
 export { MemoryMachine, memorySegmentBytes } from "./memory-machine.ts";
 export * from "./operator-api.ts";
 export { type StoreSettings, storeSettingsDefault } from "./settings.ts";
-export type { ShardEntry, ShardLog, ShardLogHandlers } from "./shard-log.ts";
+export type { ShardEntry, ShardLog, ShardLogHandlers, ShardLogs } from "./shard-log.ts";
 export {
   type LocalStore,
   openStore,

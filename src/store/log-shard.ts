@@ -29,7 +29,7 @@ import type {
   WriterStamp,
 } from "./api.ts";
 import { tellStore } from "./channel.ts";
-import { CookedAppend, type CookingShard } from "./cooked-append.ts";
+import { CookedAppend, type CookingReign } from "./cooked-append.ts";
 import { readLtsRecords, writeLtsRecords } from "./core/lts-codec.ts";
 import type { LtsRecord } from "./core/lts-trie.ts";
 import {
@@ -97,7 +97,9 @@ export class LogShard implements ShardMachine, ShardSource {
   readonly counters: Counters<typeof logShardCounterHelp> = createCounters(logShardCounterHelp);
   readonly #writers: WriterTable;
   readonly #interest: UseTable;
-  readonly #cooking: CookingShard;
+  readonly #acksEarly: boolean;
+  /** Another one once this process was deposed: what an earlier reign decided is forgotten. */
+  #reign: CookingReign;
   readonly #phase: (name: string) => void;
   #shard: Shard | undefined;
   #dispatchedUs = 0;
@@ -118,10 +120,8 @@ export class LogShard implements ShardMachine, ShardSource {
     this.holds = parts.holds;
     this.#writers = parts.writers;
     this.#interest = parts.interest;
-    this.#cooking = {
-      isEarly: parts.acksEarly,
-      refused: (request, error) => this.#refuse(request, error),
-    };
+    this.#acksEarly = parts.acksEarly;
+    this.#reign = this.#newReign();
     this.#phase = parts.phase;
     this.#relearns = parts.generations.isCurrentLost;
   }
@@ -162,8 +162,8 @@ export class LogShard implements ShardMachine, ShardSource {
   /** REQUIRES: evidence or a writer's stamp, not both. */
   append(request: AppendRequest, done: AppendDone): void {
     assert(request.evidence === undefined || request.writer === undefined, "two kinds of repeats");
-    const item = new CookedAppend(this.#cooking, request, done);
-    const refusal = this.shard.failure ?? this.shard.sizeError(item.sizeBytes);
+    const item = new CookedAppend(this.#reign, request, done);
+    const refusal = this.shard.refusal ?? this.shard.sizeError(item.sizeBytes);
     if (refusal !== undefined) return done(refusal, undefined);
     try {
       if (this.#isRepeat(request, done)) return;
@@ -175,8 +175,8 @@ export class LogShard implements ShardMachine, ShardSource {
   }
 
   release(item: EvidenceItem, done: (error: CodedError | undefined, known: boolean) => void): void {
-    const failure = this.shard.failure;
-    if (failure !== undefined) return done(failure, false);
+    const { refusal } = this.shard;
+    if (refusal !== undefined) return done(refusal, false);
     const onDurable = (error: CodedError | undefined): void =>
       this.shard.callSafely(() => done(error, true));
     try {
@@ -187,11 +187,13 @@ export class LogShard implements ShardMachine, ShardSource {
       return done(asCodedError(error), false);
     }
     const sizeBytes = namesBytesMax(item.publisher);
+    const reign = this.#reign;
     this.shard.cook({
       ...{ kind: logItemKind.release, sizeBytes },
       encode: (writer) => writeEvidence(writer, item),
       done: (error) => {
-        if (error !== undefined) this.evidence.refuseReleased(item, error);
+        const isLost = error !== undefined && reign === this.#reign;
+        if (isLost) this.evidence.refuseReleased(item, error);
         done(error, true);
       },
     });
@@ -214,7 +216,7 @@ export class LogShard implements ShardMachine, ShardSource {
   /** Opens a writer; its epoch is the commit time of the opening. */
   async openWriter(name: string): Promise<number> {
     const sizeBytes = namesBytesMax(name);
-    const refusal = this.shard.failure ?? this.shard.sizeError(sizeBytes);
+    const refusal = this.shard.refusal ?? this.shard.sizeError(sizeBytes);
     if (refusal !== undefined) throw refusal;
     this.#writers.decideOpen(name, this.appliedUs);
     const encode = (writer: ByteWriter): void => void writer.string(name);
@@ -308,7 +310,12 @@ export class LogShard implements ShardMachine, ShardSource {
   }
 
   async #rotate(): Promise<void> {
+    const reign = this.#reign;
     const next = await this.generations.prepareNext();
+    if (reign !== this.#reign) {
+      const reason = "leaders changed while the next generation was made ready";
+      throw storeErrors.proposalRefused({ shard: this.number, reason });
+    }
     const records = next.lts.records();
     const item = {
       kind: logItemKind.rotate,
@@ -326,8 +333,8 @@ export class LogShard implements ShardMachine, ShardSource {
   /** Resolves with the item's time when it is applied. `onCooked` runs once it is decided. */
   #commit(item: Omit<Item, "done">, onCooked: () => void = () => undefined): Promise<number> {
     return new Promise((resolve, reject) => {
-      const { failure } = this.shard;
-      if (failure !== undefined) return reject(failure);
+      const { refusal } = this.shard;
+      if (refusal !== undefined) return reject(refusal);
       const timeUs = this.shard.cook({
         ...item,
         done: (error) => (error === undefined ? resolve(timeUs) : reject(error)),
@@ -357,6 +364,16 @@ export class LogShard implements ShardMachine, ShardSource {
 
   #answer(done: AppendDone, error: CodedError | undefined, outcome: AppendOutcome): void {
     this.shard.callSafely(() => done(error, error === undefined ? outcome : undefined));
+  }
+
+  #newReign(): CookingReign {
+    const reign: CookingReign = {
+      isEarly: this.#acksEarly,
+      refused: (request, error) => {
+        if (reign === this.#reign) this.#refuse(request, error);
+      },
+    };
+    return reign;
   }
 
   /** Nothing of this append will be applied: whoever repeated it waits no longer. */
@@ -449,6 +466,18 @@ export class LogShard implements ShardMachine, ShardSource {
 
   entriesLost(): void {
     this.#relearns = true;
+  }
+
+  claim(): void {
+    // What was opened while another led knows nothing of what that one took.
+    this.evidence.depose(storeErrors.fateUnknown({ shard: this.number }));
+  }
+
+  depose(reason: CodedError): void {
+    this.#reign = this.#newReign();
+    this.evidence.depose(reason);
+    this.#writers.depose(reason);
+    this.generations.depose();
   }
 
   capture(): CheckpointImage {

@@ -37,6 +37,13 @@ export interface ShardMachine {
   entriesLost(): void;
   /** Freezes what a checkpoint at this moment consists of. */
   capture(): CheckpointImage;
+  /**
+   * This process gives out no commit times any more: what was decided and not applied is forgotten,
+   * and whoever waits for it without an item of his own is told.
+   */
+  depose?(reason: CodedError): void;
+  /** All that was proposed before is applied or void: decisions are made from here on. */
+  claim?(): void;
 }
 
 export interface CheckpointImage {
@@ -47,8 +54,11 @@ export interface CheckpointImage {
   finish(committed: boolean): void;
 }
 
-/** Kinds and version of log entries, frozen once shipped (docs/formats/entries.md). */
-export const entryKind = { items: 1 } as const;
+/**
+ * Kinds and version of log entries, frozen once shipped (docs/formats/entries.md). `none` is never
+ * stored: a place in a replicated log that has nothing for the shard.
+ */
+export const entryKind = { none: 0, items: 1 } as const;
 export const entryVersion = 1;
 /** Items of one entry: what a lost one costs at most. */
 export const entryItemsMax = 1_000;

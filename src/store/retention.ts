@@ -124,7 +124,7 @@ export class RetentionKeeper {
   }
 
   #isResting(log: LogShard): boolean {
-    return this.#closed || this.#busy.has(log) || log.shard.failure !== undefined;
+    return this.#closed || this.#busy.has(log) || log.shard.refusal !== undefined;
   }
 
   #step(log: LogShard, work: () => Promise<void>): void {

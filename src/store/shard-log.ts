@@ -1,11 +1,19 @@
 // The seam under a shard: a replicated or local sequence of entries. `LocalLog` is the local one
 // (index from 1, term 1), on the write-ahead log that all shards share.
 //
-// Contract for every implementation: entries proposed are committed in the order of their
-// indexes; `onCommitted` runs once per entry, in that order, only when the entry is durable; a
-// failed log commits nothing more.
+// Contract for every implementation: entries are committed in the order of their indexes, and every
+// index is handed on once, in that order, only when its entry is durable: to `onCommitted` what this
+// process proposed, to `onForeign` all else; a failed log commits nothing more. A replicated log also
+// says when this process may propose, and what of its proposals is lost.
 
-import { asBuffer, type Clock, isCodedError, type Logger, toError } from "../base/index.ts";
+import {
+  asBuffer,
+  type Clock,
+  type CodedError,
+  isCodedError,
+  type Logger,
+  toError,
+} from "../base/index.ts";
 import type { LogGap, LogRange, LogRecord, WriteAheadLog } from "../log/index.ts";
 import type { Backlogs } from "./backlogs.ts";
 
@@ -39,8 +47,18 @@ export interface ShardLog {
   readonly bytesSinceRelease: number;
   /** It is this shard that keeps the log from going on. */
   readonly pins: boolean;
+  /** Why nothing can be proposed now; never there in a log of one process. */
+  readonly refusal?: CodedError | undefined;
+  /** Resolves when all that was acked before the call, by any process, is handed on here. */
+  barrier?(): Promise<void>;
   /** Puts its unreleased entries elsewhere, so that it pins nothing. For one that is stuck. */
   copyBacklog(): Promise<LogRange | undefined>;
+}
+
+/** Where shards get their logs from, if not from the write-ahead log of the process alone. */
+export interface ShardLogs {
+  /** The log of a shard that is about to be opened. Once a process and opening. */
+  open(shard: number): ShardLog;
 }
 
 export type ShardLogHandlers = {
@@ -52,6 +70,20 @@ export type ShardLogHandlers = {
   readonly onWritten?: (index: number) => void;
   /** The log has failed for good: nothing that is open will be committed. Called once. */
   readonly onFailed: (error: Error) => void;
+  /**
+   * A committed entry that another process proposed, or one of kind `none`. The next one comes when
+   * what is returned has resolved. Only from replicated logs, as all below.
+   */
+  readonly onForeign?: (entry: ShardEntry) => undefined | Promise<void>;
+  /**
+   * `onCommitted` never runs for the proposal at `index`. The error says whether it may yet happen
+   * (STORE_FATE_UNKNOWN) or certainly did not (STORE_NOT_LEADER, STORE_PROPOSAL_REFUSED).
+   */
+  readonly onLost?: (index: number, error: CodedError) => void;
+  /** This process may propose: all that was committed before is handed on. */
+  readonly onClaimed?: () => void;
+  /** It may not any more; what is open is told of later. */
+  readonly onDeposed?: (reason: CodedError) => void;
 };
 
 /** How often a queue that is full is tried again. */

@@ -32,7 +32,7 @@ import type { MendParts } from "./mending.ts";
 import type { UseTable } from "./pools/filter-use.ts";
 import { rebuildLogStore, rebuildMapStore } from "./rebuild.ts";
 import { Shard } from "./shard.ts";
-import { LocalLog, LogSender } from "./shard-log.ts";
+import { LocalLog, LogSender, type ShardLog, type ShardLogs } from "./shard-log.ts";
 import type { ShardStore } from "./shard-store.ts";
 import { openShardStore } from "./shard-store-open.ts";
 import type { BlockReader } from "./slab/block-reader.ts";
@@ -49,6 +49,7 @@ export type ShardOpenerParts = {
   readonly disk: Disk;
   readonly kv: KvDriver;
   readonly log: WriteAheadLog;
+  readonly shardLogs: ShardLogs | undefined;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly reader: BlockReader;
@@ -92,10 +93,14 @@ export class ShardOpener {
       const dir = await this.#makeDir(database.name, number);
       const store = await this.#openStore(dir, number, closer);
       const { kv, damage, copy } = await openMapStore(dir, store, this.#mendParts);
-      await rebuildMapStore(
-        { ...this.#mendParts, dir, store, log: this.#makeLog(dir, number) },
-        kv,
-      );
+      const isLocal = this.#parts.shardLogs === undefined;
+      if (isLocal) {
+        const log = this.#makeLocalLog(dir, number);
+        await rebuildMapStore({ ...this.#mendParts, dir, store, log }, kv);
+      } else if (damage !== undefined) {
+        // What is left of it would differ from the other replicas.
+        throw storeErrors.slabCorrupt({ slab: dir, reason: damage.reason });
+      }
       const slab = new MapSlab(
         kv,
         (deltaBytes) => group.gate.addMemory(deltaBytes),
@@ -136,7 +141,10 @@ export class ShardOpener {
     try {
       const dir = await this.#makeDir(database.name, number);
       const store = await this.#openStore(dir, number, closer);
-      await rebuildLogStore({ ...this.#mendParts, dir, store, log: this.#makeLog(dir, number) });
+      if (this.#parts.shardLogs === undefined) {
+        const log = this.#makeLocalLog(dir, number);
+        await rebuildLogStore({ ...this.#mendParts, dir, store, log });
+      }
       const log = await this.#recoverLog(dir, store, context, closer);
       const size = remembered(
         async () => (await this.#sizeOf(dir, "store")) + (await log.generations.measure()),
@@ -196,12 +204,15 @@ export class ShardOpener {
     { group, lts, onSealed }: LogShardContext,
     log: () => LogShard,
   ): Promise<Generations> {
-    const { log: wal, logger, reader, openSlabs, slabCounters, phase } = this.#parts;
+    const { log: wal, shardLogs, logger, reader, openSlabs, slabCounters, phase } = this.#parts;
     return Generations.open(
       {
         ...{ dir, openSlabs, slabCounters, reader, lts, logger, phase, kv: this.#mendParts },
         whenCopied: (run) => store.whenCopied(run),
-        logged: (visit) => visitLogged(wal, store.shard, logger, visit),
+        logged: async (visit) => {
+          // Entries of a replicated log are judged by their fences, which are not known here.
+          if (shardLogs === undefined) await visitLogged(wal, store.shard, logger, visit);
+        },
         // A failure is logged by the shard; the next checkpoint will do as well.
         onSetAside: () =>
           void log()
@@ -246,7 +257,11 @@ export class ShardOpener {
     return this.#parts.kv.sizeBytes(joinPath(dir, name));
   }
 
-  #makeLog(dir: string, number: ShardNumber, epoch = (): number => 0): LocalLog {
+  #makeLog(dir: string, number: ShardNumber, epoch: () => number): ShardLog {
+    return this.#parts.shardLogs?.open(number) ?? this.#makeLocalLog(dir, number, epoch);
+  }
+
+  #makeLocalLog(dir: string, number: ShardNumber, epoch = (): number => 0): LocalLog {
     const { log, logger } = this.#parts;
     const backlogs = new Backlogs({ dir, ...this.#mendParts });
     return new LocalLog(number, { log, logger, backlogs, sender: this.#sender, epoch });

@@ -35,6 +35,11 @@ export async function replayEntries(
   let lastUs = checkpointUs;
   await parts.log.replay(nextIndex, async (entry) => {
     checkVersion(entry, parts.shard);
+    if (entry.kind === entryKind.none) {
+      nextIndex = entry.index + 1;
+      parts.applied(entry.index, lastUs);
+      return;
+    }
     // A view of the log's buffer, and what follows may wait: keep a copy.
     const payload = Buffer.from(entry.payload);
     const missing = entry.index - nextIndex;
@@ -82,7 +87,9 @@ async function replayEntry(payload: Buffer, machine: ShardMachine): Promise<numb
   return timeUs;
 }
 
-function checkVersion(entry: ShardEntry, shard: number): void {
+/** @throws STORE_FORMAT_NEWER. */
+export function checkVersion(entry: ShardEntry, shard: number): void {
+  if (entry.kind === entryKind.none) return;
   if (entry.kind === entryKind.items && entry.version <= entryVersion) return;
   throw storeErrors.formatNewer({
     what: `entry ${entry.index} of shard ${shard}`,

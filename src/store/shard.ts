@@ -5,6 +5,8 @@
 // cooked and never again; an item's `done` runs once, after it was applied and before the next one
 // is; a checkpoint captures the state between two entries; what cannot be applied ends the shard,
 // so that nothing is built on half an entry. What an item means is left to the layout's machine.
+// Of a replicated shard, entries of other processes are applied as they are replayed; a process that
+// is deposed forgets what it decided, and each of its open items hears what became of it.
 
 import {
   assert,
@@ -22,7 +24,7 @@ import type { CommitClock } from "./commit-clock.ts";
 import { storeErrors } from "./errors.ts";
 import { entryItemsMax, entryKind, entryVersion, type Item, type ShardMachine } from "./machine.ts";
 import type { ShardEntry, ShardLog } from "./shard-log.ts";
-import { replayCheckpointed, replayEntries } from "./shard-replay.ts";
+import { checkVersion, replayCheckpointed, replayEntries } from "./shard-replay.ts";
 import { type RecoveryPoint, recoveriesMax, type ShardStore } from "./shard-store.ts";
 
 export type ShardParts = {
@@ -44,6 +46,7 @@ export const shardCounterHelp = {
   itemsCooked: "items decided by this leader",
   entriesProposed: "log entries proposed",
   entriesApplied: "log entries applied, replayed ones included",
+  entriesLost: "log entries proposed here that another leader's took the place of",
   checkpoints: "checkpoints committed",
   checkpointsFailed: "checkpoints that did not come about",
   backlogsCopied: "times that entries were copied out of the log for want of a checkpoint",
@@ -90,6 +93,8 @@ export class Shard {
   #recoveries: readonly RecoveryPoint[];
   #checkpointing: Promise<void> | undefined;
   #failure: CodedError | undefined;
+  /** An entry of another process that is being applied. */
+  #foreign: Promise<void> | undefined;
 
   constructor(parts: ShardParts) {
     this.#parts = parts;
@@ -146,6 +151,11 @@ export class Shard {
     return this.#failure;
   }
 
+  /** Why nothing can be cooked now: a failure, or another process leads the shard. */
+  get refusal(): CodedError | undefined {
+    return this.#failure ?? this.#parts.log.refusal;
+  }
+
   /**
    * Before `recover`, for a machine whose slab was mended: applies again what the log still has of
    * the checkpointed entries. Resolves with the first of them.
@@ -177,6 +187,13 @@ export class Shard {
       onCommitted: (entry) => this.#commit(entry),
       ...(this.#parts.acksEarly === true && { onWritten: (index) => this.#tellEarly(index) }),
       onFailed: (error) => this.fail(storeErrors.failed({ reason: error.message }, error)),
+      onForeign: (entry) => this.#applyForeign(entry),
+      onLost: (index, error) => this.#lose(index, error),
+      onClaimed: () => {
+        time.claim();
+        machine.claim?.();
+      },
+      onDeposed: (reason) => this.#depose(reason),
     });
     const isTailLost = log.gaps.some((gap) => (gap.toIndex ?? nextIndex) >= nextIndex);
     // A start that found the same lost tail, and nothing behind it, has told of it already.
@@ -202,7 +219,7 @@ export class Shard {
    * `sizeError` had nothing to say.
    */
   cook(item: Item): number {
-    assert(this.#failure === undefined, "cooking on a failed shard");
+    assert(this.refusal === undefined, "cooking on a shard that takes nothing");
     const openBytes = this.#open?.writer.length ?? 0;
     if (openBytes + item.sizeBytes > entryBytesMax) this.flush();
     const entry = this.#open ?? this.#begin();
@@ -259,6 +276,11 @@ export class Shard {
     this.#tellAll(this.#failure);
   }
 
+  /** Behind it reads see everything that was acked before the call, by whoever leads the shard. */
+  async barrier(): Promise<void> {
+    await this.#parts.log.barrier?.();
+  }
+
   /** It keeps the log from going on. */
   get pinsLog(): boolean {
     return this.#parts.log.pins;
@@ -304,6 +326,7 @@ export class Shard {
 
   async #takeCheckpoint(): Promise<void> {
     const { store, machine, log, phase } = this.#parts;
+    while (this.#foreign !== undefined) await this.#foreign;
     const record = {
       index: this.#appliedIndex,
       timeUs: this.#appliedUs,
@@ -381,14 +404,71 @@ export class Shard {
     this.counters.entriesApplied++;
   }
 
+  #applyForeign(entry: ShardEntry): undefined | Promise<void> {
+    if (this.#failure !== undefined) return undefined;
+    if (entry.kind === entryKind.none) {
+      this.#appliedIndex = entry.index;
+      return undefined;
+    }
+    const applying = this.#applyItems(entry)
+      .catch((error: unknown) => {
+        const { message } = toError(error);
+        this.#parts.logger.error("store.apply_failed", { shard: this.number, reason: message });
+        this.fail(storeErrors.failed({ reason: message }, error));
+      })
+      .finally(() => {
+        this.#foreign = undefined;
+      });
+    this.#foreign = applying;
+    return applying;
+  }
+
+  async #applyItems(entry: ShardEntry): Promise<void> {
+    const { machine, time } = this.#parts;
+    checkVersion(entry, this.number);
+    const reader = new ByteReader(entry.payload);
+    let timeUs = reader.u64();
+    while (reader.remaining > 0) {
+      const kind = reader.u8();
+      timeUs += reader.varint();
+      const ready = machine.beforeReplay(kind, new ByteReader(entry.payload, reader.offset));
+      if (ready !== undefined) await ready;
+      if (this.#failure !== undefined) return;
+      machine.apply(kind, timeUs, reader);
+      this.#appliedUs = timeUs;
+      machine.dispatch(timeUs);
+    }
+    time.learn(timeUs);
+    this.#appliedIndex = entry.index;
+    this.counters.entriesApplied++;
+  }
+
+  #lose(index: number, error: CodedError): void {
+    const at = this.#waiting.findIndex((each) => each.index === index);
+    const [entry] = at < 0 ? [] : this.#waiting.splice(at, 1);
+    if (entry === undefined) return;
+    this.counters.entriesLost++;
+    this.#tellRest(entry, error);
+  }
+
+  // What is proposed may yet be committed, and is told of by the log; what is not never will be.
+  #depose(reason: CodedError): void {
+    this.#parts.machine.depose?.(reason);
+    const open = this.#open;
+    this.#open = undefined;
+    if (open !== undefined) this.#tellRest(neverProposed(open), reason);
+  }
+
   #tellAll(error: CodedError): void {
     const open = this.#open;
     this.#open = undefined;
     const entries = this.#waiting.splice(0);
-    if (open !== undefined) {
-      entries.push({ ...open, payload: undefined, index: 0, told: 0, isEarlyTold: false });
-    }
-    for (const entry of entries) while (entry.told < entry.items.length) this.#tell(entry, error);
+    if (open !== undefined) entries.push(neverProposed(open));
+    for (const entry of entries) this.#tellRest(entry, error);
+  }
+
+  #tellRest(entry: WaitingEntry, error: CodedError): void {
+    while (entry.told < entry.items.length) this.#tell(entry, error);
   }
 
   #tell(entry: WaitingEntry, error: CodedError | undefined): void {
@@ -425,3 +505,8 @@ export class Shard {
     await this.checkpoint();
   }
 }
+
+const neverProposed = ({ items, ends }: OpenEntry): WaitingEntry => ({
+  ...{ items, ends, payload: undefined },
+  ...{ index: 0, told: 0, isEarlyTold: false },
+});

@@ -11,6 +11,7 @@ import {
   type CodedError,
   createCounters,
   type Disk,
+  isCodedError,
   type Logger,
 } from "../base/index.ts";
 import type { KvDriver } from "../kv/index.ts";
@@ -38,6 +39,7 @@ import type { ConsumedFloors } from "./group-keeper.ts";
 import { Groups } from "./groups.ts";
 import type { LogShard } from "./log-shard.ts";
 import { Operator } from "./operator.ts";
+import type { DatabaseSpec } from "./operator-api.ts";
 import { BlockCache } from "./pools/block-cache.ts";
 import type { FilterUse } from "./pools/filter-use.ts";
 import { InterestTable } from "./pools/interest.ts";
@@ -46,6 +48,7 @@ import { type RetainedDatabase, RetentionKeeper, retentionCounterHelp } from "./
 import { defaultDatabase } from "./routes.ts";
 import type { StoreSettings } from "./settings.ts";
 import type { Shard } from "./shard.ts";
+import type { ShardLogs } from "./shard-log.ts";
 import { ShardOpener } from "./shard-opener.ts";
 import { BlockReader } from "./slab/block-reader.ts";
 import { OpenSlabs } from "./slab/open-slabs.ts";
@@ -57,6 +60,8 @@ export type StoreComponents = {
   readonly log: WriteAheadLog;
   readonly clock: Clock;
   readonly logger: Logger;
+  /** Replicated logs of the shards, in the place of local ones. */
+  readonly shardLogs?: ShardLogs;
   /** Told each time a named phase is reached: tests stop the process there. */
   readonly phase?: (name: string) => void;
   /** Told once when the store can never write again. */
@@ -65,6 +70,8 @@ export type StoreComponents = {
 
 /** Wait before a failed catch-up read is tried again. */
 const readRetryMs = 200;
+/** Wait before a replica looks again whether the catalogue has what it needs. */
+const leaderWaitMs = 50;
 
 /** Opens the map databases; call `start` for the rest. */
 export async function openStore(
@@ -135,6 +142,7 @@ export class LocalStore implements Store {
     const opener = new ShardOpener({
       reader,
       ...{ dir, quarantineDir, disk, kv, log, clock, logger, openSlabs: this.openSlabs },
+      shardLogs: components.shardLogs,
       ...{ slabCounters: this.slabCounters, mapCopySizes: settings.mapCopySizes },
       phase: (name) => components.phase?.(name),
       endTurn: (shard) => this.#endTurn(shard),
@@ -160,14 +168,30 @@ export class LocalStore implements Store {
     const { maps } = await this.#databases.open(metaDatabase);
     const catalogue = assertPresent(maps[0], "meta has one shard");
     await this.#databases.resumeRemovals();
-    await ensureDatabase(catalogue, { name: "state", layout: "map", shards: stateShards });
+    await this.#ensure(catalogue, { name: "state", layout: "map", shards: stateShards });
     const messages = { name: defaultDatabase, layout: "log", shards, retention, topics } as const;
-    await ensureDatabase(catalogue, messages);
-    for (const spec of databases) await ensureDatabase(catalogue, spec);
+    await this.#ensure(catalogue, messages);
+    for (const spec of databases) await this.#ensure(catalogue, spec);
     for (const record of await readCatalogue(catalogue)) {
       if (record.isDropped) continue;
       if (record.layout === "log") this.#databases.announce(record);
       else await this.#databases.open(record);
+    }
+  }
+
+  /** A replica waits until whoever leads `meta` has made it. */
+  async #ensure(catalogue: MapShardFace, spec: DatabaseSpec): Promise<void> {
+    for (;;) {
+      try {
+        await ensureDatabase(catalogue, spec);
+        return;
+      } catch (error) {
+        if (this.#components.shardLogs === undefined || this.#failure !== undefined) throw error;
+        if (!isCodedError(error) || error.kind !== "retry") throw error;
+        await new Promise<void>((resolve) => {
+          this.#components.clock.schedule(leaderWaitMs, resolve);
+        });
+      }
     }
   }
 
@@ -257,6 +281,17 @@ export class LocalStore implements Store {
 
   closeWriter(name: string, publisher: string, topic?: string): Promise<void> {
     return this.#writerShard(publisher, topic).closeWriter(name);
+  }
+
+  /**
+   * Behind it a read of the shard sees everything that was acked before the call, on any replica.
+   * @throws STORE_SHARD_NOT_FOUND; RAFT_NOT_LEADER, RAFT_READ_TIMEOUT of a replica without a quorum.
+   */
+  async barrier(number: ShardNumber): Promise<void> {
+    const shards = this.#databases.list.flatMap((database) => database.shards);
+    const found = shards.find(({ shard }) => shard.number === number);
+    if (found === undefined) throw storeErrors.shardMissing({ shard: number });
+    await found.shard.barrier();
   }
 
   onceWritable(listener: () => void, topic?: string): Cancel {

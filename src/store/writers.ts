@@ -125,6 +125,15 @@ export class WriterTable {
     if (writer?.epoch === stamp.epoch) tellWaiters(writer, stamp.sequence, error, 0);
   }
 
+  /** Forgets what is decided and not applied. */
+  depose(reason: CodedError): void {
+    for (const writer of this.#writers.values()) {
+      writer.fenced = false;
+      writer.decided = Math.max(0, ...writer.results.keys());
+      for (const sequence of [...writer.waiters.keys()]) tellWaiters(writer, sequence, reason, 0);
+    }
+  }
+
   /** What is applied, each writer as text, in order of their names. */
   states(): string[] {
     return [...this.#writers]

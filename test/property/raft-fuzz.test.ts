@@ -99,6 +99,8 @@ const want = { ...address, node: 2, index: 300, term: 2, next: 1, until: 9 };
 const chunk = { ...address, index: 300, term: 2, number: 1, data: Buffer.from("a chunk") };
 const notice = { ...address, node: 2, what: "removed" as const };
 
+const note = { ...address, node: 2, data: Buffer.from("a note") };
+
 const kinds: readonly Kind[] = [
   kind("message", messages.map(encodeMessage), decodeMessage, encodeMessage, true),
   kind("entry", entries.map(encodeEntry), decodeEntry, encodeEntry, true),
@@ -109,6 +111,7 @@ const kinds: readonly Kind[] = [
   kind("want", [frames.encodeWant(want)], frames.decodeWant, frames.encodeWant),
   kind("chunk", [frames.encodeChunk(chunk)], frames.decodeChunk, frames.encodeChunk),
   kind("notice", [frames.encodeNotice(notice)], frames.decodeNotice, frames.encodeNotice),
+  kind("note", [frames.encodeNote(note)], frames.decodeNote, frames.encodeNote),
   kind("form", [encodeForm({ isMember: true, members: [member] })], decodeForm, encodeForm),
 ];
 
@@ -205,6 +208,7 @@ test("a host takes such frames from a member, counts what it refuses, and lives 
     ["want", frames.encodeWant(want)] as const,
     ["chunk", frames.encodeChunk(chunk)] as const,
     ["notice", frames.encodeNotice(notice)] as const,
+    ["note", frames.encodeNote(note)] as const,
     ["form", encodeForm({ isMember: true, members: [member] })] as const,
   ];
   const host = hostOf(target);
@@ -212,7 +216,7 @@ test("a host takes such frames from a member, counts what it refuses, and lives 
   // A host does a thousand times the work of a codec for each.
   const count = Math.ceil(Math.min(cases, 100_000) / 20);
   for (let at = 0; at < count; at++) {
-    const [name, body] = random.pick(random.chance(0.5) ? bodies.slice(-5) : bodies);
+    const [name, body] = random.pick(random.chance(0.5) ? bodies.slice(-6) : bodies);
     const changed = change(random, body);
     try {
       host.transportEvents.onFrame(frames.encodeFrame(source.identity, name, changed));

@@ -172,7 +172,10 @@ class ClaimRun {
   #propose(leader: Leader, group: Group): void {
     const { id, number, fence } = leader.cooking.shift() as Cooked;
     const payload = Buffer.from(JSON.stringify({ id, number }));
-    const sent = this.#send(group, encodeShardCommand({ kind: "batch", fence, payload }));
+    const sent = this.#send(
+      group,
+      encodeShardCommand({ kind: "batch", fence, entryKind: 1, payload }),
+    );
     if (sent !== undefined) {
       leader.fates.proposed(id, sent.index, sent.term);
       return;

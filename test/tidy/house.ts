@@ -22,9 +22,11 @@ export const sideDoors: ReadonlyArray<readonly [room: string, file: string]> = [
   // A command that asks a node over HTTP loads no server.
   ["cli", "src/admin/client.ts"],
   // `explain CODE` loads the tables of all rooms and none of the rooms.
-  ...["topic", "log", "mqtt", "raft", "store", "session", "broker", "admin", "aedes", "node"].map(
+  ...["topic", "log", "mqtt", "raft", "store", "cluster", "session", "broker", "admin"].map(
     (room): [string, string] => ["cli", `src/${room}/errors.ts`],
   ),
+  ["cli", "src/aedes/errors.ts"],
+  ["cli", "src/node/errors.ts"],
   ["cli", "src/kv/kv.ts"],
   // `config`, `user` and `acl` read what a node reads, and load no node.
   ...["config", "files", "json-schema", "keys", "raw", "show"].map((file): [string, string] => [

@@ -24,18 +24,27 @@ export const noFence: Fence = { epoch: 0, term: 0, claimIndex: 0 };
 
 export type ShardCommand =
   | { readonly kind: "claim"; readonly epoch: number; readonly term: number }
-  | { readonly kind: "batch"; readonly fence: Fence; readonly payload: Uint8Array };
+  | {
+      readonly kind: "batch";
+      readonly fence: Fence;
+      /** Of the shard's entry, u8. */
+      readonly entryKind: number;
+      readonly payload: Uint8Array;
+    };
 
 const kinds = { claim: 1, batch: 2 } as const;
+/** What a batch adds to its payload at most: two kinds and three numbers. */
+export const batchOverheadBytes = 32;
 
 export function encodeShardCommand(command: ShardCommand): Buffer {
   if (command.kind === "claim") {
     const writer = new ByteWriter().u8(kinds.claim);
     return writer.varint(command.epoch).varint(command.term).finish();
   }
-  const { fence, payload } = command;
-  const writer = new ByteWriter(payload.length + 24).u8(kinds.batch).varint(fence.epoch);
-  return writer.varint(fence.term).varint(fence.claimIndex).raw(payload).finish();
+  const { fence, entryKind, payload } = command;
+  const writer = new ByteWriter(payload.length + batchOverheadBytes).u8(kinds.batch);
+  writer.varint(fence.epoch).varint(fence.term).varint(fence.claimIndex);
+  return writer.u8(entryKind).raw(payload).finish();
 }
 
 /** Undefined when the bytes are none. The payload is a view. */
@@ -49,7 +58,8 @@ export function decodeShardCommand(bytes: Uint8Array): ShardCommand | undefined 
     }
     if (kind !== kinds.batch) return undefined;
     const fence = { epoch: reader.varint(), term: reader.varint(), claimIndex: reader.varint() };
-    return { kind: "batch", fence, payload: reader.raw(reader.remaining) };
+    const entryKind = reader.u8();
+    return { kind: "batch", fence, entryKind, payload: reader.raw(reader.remaining) };
   } catch (error) {
     if (isCodedError(error) && error.kind === "corrupt") return undefined;
     throw error;

@@ -12,13 +12,13 @@ type Open = { readonly id: number; readonly term: number };
 
 export class Fates {
   readonly #openMax: number;
-  readonly #tell: (id: number, fate: Fate) => void;
+  readonly #tell: (id: number, fate: Fate, index: number) => void;
   /** By the index at which each was proposed, in the order of the indexes. */
   readonly #open = new Map<number, Open>();
   /** At which the last one was proposed. */
   #lastIndex = 0;
 
-  constructor(openMax: number, tell: (id: number, fate: Fate) => void) {
+  constructor(openMax: number, tell: (id: number, fate: Fate, index: number) => void) {
     this.#openMax = openMax;
     this.#tell = tell;
   }
@@ -37,6 +37,11 @@ export class Fates {
     if (index <= this.#lastIndex) this.#cutFrom(index);
     this.#lastIndex = index;
     this.#open.set(index, { id, term });
+  }
+
+  /** Whether the entry of that term at `index` is one of these. */
+  has(index: number, term: number): boolean {
+    return this.#open.get(index)?.term === term;
   }
 
   /** The committed entry at `index` was judged. */
@@ -78,6 +83,6 @@ export class Fates {
 
   #end(index: number, id: number, fate: Fate): void {
     this.#open.delete(index);
-    this.#tell(id, fate);
+    this.#tell(id, fate, index);
   }
 }

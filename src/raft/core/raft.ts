@@ -147,14 +147,19 @@ export class Raft {
    */
   takeSnapshot(index: number): SnapshotMeta | Refused {
     const state = this.#state;
-    const term = state.log.termAt(index);
-    if (term === undefined || index > state.log.applied || index <= state.snapshot.index) {
-      return refused(state, "bad_index");
-    }
-    const dated = state.configurations.at(index);
-    const { configuration, index: configurationIndex } = dated;
-    state.snapshot = { index, term, configuration, configurationIndex };
-    return state.snapshot;
+    const meta = this.snapshotMeta(index);
+    if (meta === undefined) return refused(state, "bad_index");
+    state.snapshot = meta;
+    return meta;
+  }
+
+  /** What a snapshot at `index` is stored with; undefined where none can be taken. */
+  snapshotMeta(index: number): SnapshotMeta | undefined {
+    const { log, snapshot, configurations } = this.#state;
+    const term = log.termAt(index);
+    if (term === undefined || index > log.applied || index <= snapshot.index) return undefined;
+    const { configuration, index: configurationIndex } = configurations.at(index);
+    return { index, term, configuration, configurationIndex };
   }
 
   /** Cuts the log up to `index`, at most up to the latest snapshot. */

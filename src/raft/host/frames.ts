@@ -24,6 +24,7 @@ export const frameKinds = {
   chunk: 4,
   notice: 5,
   form: 6,
+  note: 7,
 } as const;
 export type FrameKind = keyof typeof frameKinds;
 const kindNames = Object.keys(frameKinds) as FrameKind[];
@@ -209,6 +210,22 @@ export function decodeNotice(body: Buffer): Notice | undefined {
     ...readAddress(reader),
     node: reader.varint(),
     what: reader.u8() === 0 ? ("removed" as const) : ("epoch" as const),
+  }));
+}
+
+/** From machine to machine of a group: what it means is theirs. May be lost, repeated, overtaken. */
+export type Note = GroupAddress & { readonly node: number; readonly data: Buffer };
+
+export function encodeNote(note: GroupAddress & { node: number; data: Uint8Array }): Buffer {
+  const writer = writeAddress(new ByteWriter(note.data.length + 32), note);
+  return writer.varint(note.node).bytes(note.data).finish();
+}
+
+export function decodeNote(body: Buffer): Note | undefined {
+  return read(body, (reader) => ({
+    ...readAddress(reader),
+    node: reader.varint(),
+    data: reader.bytes(),
   }));
 }
 

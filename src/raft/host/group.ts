@@ -18,6 +18,7 @@ import type {
   Ready,
   Refused,
   SnapshotMessage,
+  SnapshotMeta,
 } from "../core/types.ts";
 import { raftErrors } from "../errors.ts";
 import type { HostCounters } from "./counters.ts";
@@ -26,11 +27,12 @@ import { type Flight, Flights } from "./flights.ts";
 import type { GroupBoot, GroupStores } from "./group-boot.ts";
 import { Installing } from "./installing.ts";
 import { MachineRun } from "./machine-run.ts";
+import type { SnapshotHead } from "./manifest.ts";
 import { OwnSnapshots } from "./own-snapshots.ts";
 import type { HostSettings, SnapshotReceiver, StateMachine } from "./ports.ts";
 import { RepairRun } from "./repair.ts";
 import { ReplicaRecord } from "./replica-record.ts";
-import { Waiters } from "./waiters.ts";
+import { type Entered, Waiters } from "./waiters.ts";
 
 /** What a group needs of its host. */
 export type GroupHost = GroupStores & {
@@ -79,6 +81,7 @@ export class Group {
   #contexts = 0;
   /** Ticks for which this leader's log has had no space. */
   #fullTicks = 0;
+  #ledTerm: number | undefined;
   #failure: Error | undefined;
   #isRemoved = false;
 
@@ -143,6 +146,11 @@ export class Group {
     return this.#run.base.index;
   }
 
+  /** Of the log, committed or not. */
+  get lastIndex(): number {
+    return this.#raft.lastIndex;
+  }
+
   status(): GroupStatus {
     const { epoch, incarnation, repairing } = this.#record.meta;
     const up = repairing ? "repairing" : "up";
@@ -159,20 +167,24 @@ export class Group {
    */
   async propose(commands: readonly Command[]): Promise<unknown[]> {
     if (commands.length === 0) return [];
-    let bytes = 0;
-    for (const { data } of commands) bytes += data.length;
-    this.#admit(commands, bytes);
-    const proposed = this.#raft.propose(commands);
-    if (!proposed.accepted) throw this.#refusal(proposed);
-    const { index: last, term } = proposed;
-    const results = commands.map(({ data }, place) => {
-      const index = last - commands.length + 1 + place;
-      return this.#waiters.propose(index, term, data.length);
-    });
-    this.#host.wake(this);
-    const applied = await Promise.all(results);
+    const applied = await this.enter(commands).applied;
     await new Promise<void>((resolve) => this.#host.pace(resolve));
     return applied;
+  }
+
+  /**
+   * The same, for those who count themselves: `index` and `term` are of the last command.
+   * @throws what `propose` does when nothing was proposed; `applied` rejects with the rest.
+   */
+  enter(commands: readonly Command[]): Entered {
+    this.#admit(commands);
+    const proposed = this.#raft.propose(commands);
+    if (!proposed.accepted) throw this.#refusal(proposed);
+    const { index, term } = proposed;
+    let at = index - commands.length;
+    const results = commands.map(({ data }) => this.#waiters.propose(++at, term, data.length));
+    this.#host.wake(this);
+    return { index, term, applied: Promise.all(results) };
   }
 
   /** Resolves once the change is applied here. @throws as `propose`, and RAFT_REQUEST_DECLINED. */
@@ -221,6 +233,18 @@ export class Group {
     this.#checkUp();
     this.#autoSnapshot();
     await this.#snapshots.rested();
+  }
+
+  /**
+   * The machine holds, durably, everything up to `index`: the snapshot says so, made of what
+   * `capture` gives now, and the log is cut. False where none can be taken now.
+   */
+  snapshotAt(index: number): boolean {
+    if (!this.isUp || this.#snapshots.isUnderWay) return false;
+    const meta = this.#raft.snapshotMeta(Math.min(index, this.appliedIndex));
+    if (meta === undefined) return false;
+    this.#snapshots.begin(this.#headOf(meta), this.machine.capture());
+    return true;
   }
 
   /** A message, from which life of the sender's log. */
@@ -331,6 +355,7 @@ export class Group {
         if (ready === undefined) break;
         this.#take(ready);
       }
+      this.#noteRole();
     } catch (error) {
       this.fail(toError(error));
     }
@@ -344,14 +369,22 @@ export class Group {
     this.#host.logger.error("raft.group_failed", { group: this.id, reason: error.message });
     this.#run.end();
     this.#waiters.end(failure);
+    this.machine.ended?.(failure);
   }
 
   /** Ends without a word, as the node stops. */
   async close(error: Error): Promise<void> {
+    if (this.#failure === undefined) this.machine.ended?.(error);
     this.#failure ??= error;
     this.#run.end();
     this.#waiters.end(error);
     await this.#snapshots.rested();
+  }
+
+  #noteRole(): void {
+    const term = this.#raft.role === "leader" && !this.#isRemoved ? this.#raft.term : undefined;
+    if (term !== this.#ledTerm) this.machine.led?.(term);
+    this.#ledTerm = term;
   }
 
   #step(message: Message): void {
@@ -385,9 +418,10 @@ export class Group {
     return true;
   }
 
-  #admit(commands: readonly Command[], bytes: number): void {
+  #admit(commands: readonly Command[]): void {
     this.#checkUp();
     const host = this.#host;
+    const bytes = commands.reduce((sum, { data }) => sum + data.length, 0);
     try {
       const limit = host.log.payloadBytesMax;
       const large = commands.find(({ data }) => data.length > limit);
@@ -531,10 +565,13 @@ export class Group {
   #autoSnapshot(): void {
     if (this.#snapshots.isUnderWay || this.#run.isBusy || !this.isUp) return;
     if (this.appliedIndex <= this.#snapshots.index) return;
+    if (this.machine.wantSnapshot !== undefined) return this.machine.wantSnapshot();
+    this.#snapshots.begin(this.#headOf(this.#run.base), this.machine.capture());
+  }
+
+  #headOf(meta: SnapshotMeta): SnapshotHead {
     const { id: group, epoch, machine } = this;
-    const machineVersion = machine.captureVersion ?? machine.version;
-    const head = { group, epoch, meta: this.#run.base, machineVersion };
-    this.#snapshots.begin(head, machine.capture());
+    return { group, epoch, meta, machineVersion: machine.captureVersion ?? machine.version };
   }
 
   #confirmed(context: string, index: number): void {

@@ -19,7 +19,7 @@ import type { Configuration, Message, NodeId } from "../core/types.ts";
 import { raftErrors } from "../errors.ts";
 import { createHostCounters, type HostCounters } from "./counters.ts";
 import { createDiskSnapshots } from "./disk-snapshots.ts";
-import type { FrameKind, Letter } from "./frames.ts";
+import { encodeNote, type FrameKind, type Letter } from "./frames.ts";
 import { Group, type GroupHost, type GroupStatus } from "./group.ts";
 import { bootGroup, emptySnapshot, isPristine } from "./group-boot.ts";
 import { type Identity, metaPath, readIdentity, type Uuid } from "./identity.ts";
@@ -235,6 +235,17 @@ export class RaftHost {
 
   group(group: number): Group | undefined {
     return this.#groups.get(group);
+  }
+
+  /**
+   * Says something to the machine of another member of a group here. It may be lost, repeated or
+   * overtaken; false when it certainly was not sent.
+   */
+  tell(group: number, to: NodeId, data: Uint8Array): boolean {
+    const open = this.#groups.get(group);
+    if (open === undefined || data.length > this.#settings.frameBytesMax / 2) return false;
+    const { epoch, incarnation, node } = open;
+    return this.#sendTo(to, "note", encodeNote({ group, epoch, incarnation, node, data }));
   }
 
   status(): GroupStatus[] {

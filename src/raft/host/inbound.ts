@@ -11,6 +11,7 @@ import { encodeForm } from "./forming.ts";
 import {
   decodeChunk,
   decodeLetters,
+  decodeNote,
   decodeNotice,
   decodeOffer,
   decodeWant,
@@ -88,6 +89,12 @@ export class Inbound {
         break;
       case "notice":
         this.#onNotice(decodeNotice(frame.body));
+        break;
+      case "note":
+        this.#forGroup(frame, decodeNote(frame.body), (group, { node, data }) => {
+          if (this.#owns(frame, node)) group.machine.told?.(node, data);
+          else this.#counters.lettersMisaddressed++;
+        });
         break;
       case "form":
         this.#answerForm(frame);

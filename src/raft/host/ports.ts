@@ -31,6 +31,17 @@ export interface StateMachine {
   capture(): Iterable<Uint8Array> | AsyncIterable<Uint8Array>;
   /** Replaces the state; `pieces` are those of `capture`, cut elsewhere. */
   install(head: SnapshotHead, pieces: AsyncIterable<Uint8Array>): Promise<void>;
+  /**
+   * For a machine that makes its state durable itself: instead of `capture`, the host asks for
+   * `Group.snapshotAt`, soon.
+   */
+  wantSnapshot?(): void;
+  /** This node leads the group in `term`; with undefined, it leads no more. */
+  led?(term: number | undefined): void;
+  /** The machine of another member says something, by `RaftHost.tell`; checked no further. */
+  told?(from: number, data: Uint8Array): void;
+  /** The group has ended on this node: nothing more comes. Once. */
+  ended?(reason: Error): void;
 }
 
 export type TransportEvents = {

@@ -14,6 +14,13 @@ type Proposal = {
   readonly reject: (error: Error) => void;
 };
 
+/** Commands in the log of this leader: where the last one stands, and what comes of them. */
+export type Entered = {
+  readonly index: number;
+  readonly term: number;
+  readonly applied: Promise<unknown[]>;
+};
+
 type Read = {
   /** Known once a majority has confirmed it. */
   index: number | undefined;

@@ -139,7 +139,7 @@ export class MapShard implements MapShardFace, ShardMachine {
   /** Resolves when what is proposed now has been applied: only then can a read see it. */
   #afterConflict(): Promise<void> {
     this.counters.conflicts++;
-    if (this.#proposed.size === 0 || this.shard.failure !== undefined) return Promise.resolve();
+    if (this.#proposed.size === 0 || this.shard.refusal !== undefined) return Promise.resolve();
     const untilUs = this.#proposedUs;
     return new Promise((resolve) => this.#onApplied.push({ untilUs, resolve }));
   }
@@ -230,7 +230,7 @@ export class MapShard implements MapShardFace, ShardMachine {
   #decide(decision: Decision, loaded: ReadonlyMap<string, Version>): void {
     const newest = (key: string): Version =>
       assertPresent(this.#peek(key) ?? loaded.get(key), "a key that was loaded is known");
-    const refusal = this.shard.failure ?? decision.decide(newest);
+    const refusal = this.shard.refusal ?? decision.decide(newest);
     if (refusal !== undefined) {
       decision.done(refusal, 0);
       return;
@@ -242,7 +242,7 @@ export class MapShard implements MapShardFace, ShardMachine {
   /** Writes nothing. What it was decided on may not be durable yet: then neither is the answer. */
   #answer({ needs, done }: Decision): void {
     if (!needs.some((key) => this.#proposed.has(key))) return done(undefined, this.appliedUs);
-    const resolve = (): void => done(this.shard.failure, this.appliedUs);
+    const resolve = (): void => done(this.shard.refusal, this.appliedUs);
     this.#onApplied.push({ untilUs: this.#proposedUs, resolve });
   }
 
@@ -253,7 +253,7 @@ export class MapShard implements MapShardFace, ShardMachine {
       encode: (writer) => encodeWrites(writer, writes),
       done: (error) => {
         // Nothing more will be applied: whoever waits for it goes on, and meets the failure.
-        if (error !== undefined) this.dispatch(Number.MAX_SAFE_INTEGER);
+        if (this.shard.failure !== undefined) this.dispatch(Number.MAX_SAFE_INTEGER);
         done(error, error === undefined ? timeUs : 0);
       },
     });
@@ -331,6 +331,11 @@ export class MapShard implements MapShardFace, ShardMachine {
 
   entriesLost(): void {
     // Items hold absolute values: what follows a loss builds on nothing before it.
+  }
+
+  depose(): void {
+    this.#proposed.clear();
+    this.dispatch(Number.MAX_SAFE_INTEGER);
   }
 
   capture(): CheckpointImage {

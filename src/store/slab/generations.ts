@@ -8,8 +8,7 @@
 // without it. A damaged slab is mended when it is opened (slab-pair.ts); where even that fails it goes
 // to the quarantine.
 
-import type { Logger } from "../../base/index.ts";
-import { assert, assertPresent } from "../../base/index.ts";
+import { assert, assertPresent, type Logger } from "../../base/index.ts";
 import type { KvBatch } from "../../kv/index.ts";
 import type { TtvRef } from "../api.ts";
 import { type Generation, type GenerationTable, totalOf } from "../core/generations.ts";
@@ -221,6 +220,12 @@ export class Generations {
   /** The rotation to `next` has been cooked: what is cooked after it goes there. */
   cookInto(next: LogSlab): void {
     this.#cooking = next;
+  }
+
+  /** Forgets what was cooked and is not applied; a slab that was prepared stays so. */
+  depose(): void {
+    this.#cooking = undefined;
+    this.current.lts.dropPending();
   }
 
   applyRotate(number: number, timeUs: number, records: readonly LtsRecord[]): void {

@@ -8,9 +8,15 @@ import {
   type ShardCommand,
 } from "../../../src/cluster/core/claims.ts";
 import { type Fate, Fates } from "../../../src/cluster/core/fates.ts";
+import { decodeMark, encodeMark } from "../../../src/cluster/snapshot-mark.ts";
 
 const claim = (term: number, epoch = 1): ShardCommand => ({ kind: "claim", epoch, term });
-const batch = (fence: Fence): ShardCommand => ({ kind: "batch", fence, payload: Buffer.from("b") });
+const batch = (fence: Fence): ShardCommand => ({
+  kind: "batch",
+  fence,
+  entryKind: 1,
+  payload: Buffer.from("b"),
+});
 const at = (index: number, term: number) => ({ index, term });
 
 describe("fences", () => {
@@ -99,4 +105,17 @@ describe("fates", () => {
     expect(told.slice(4)).toEqual(["5 unknown"]);
     expect(fates.openCount).toBe(0);
   });
+});
+
+test("commands and marks have the bytes that docs/formats/raft.md shows", () => {
+  const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString("hex");
+  const fence: Fence = { epoch: 1, term: 2, claimIndex: 7 };
+  const batch: ShardCommand = { kind: "batch", fence, entryKind: 1, payload: Buffer.from("hi") };
+  expect(hex(encodeShardCommand({ kind: "claim", epoch: 1, term: 300 }))).toBe("0101ac02");
+  expect(hex(encodeShardCommand(batch))).toBe("02010207016869");
+  expect(hex(encodeMark(fence))).toBe("01010207");
+  expect(decodeMark(encodeMark(fence))).toEqual(fence);
+  expect(decodeMark(Buffer.from("02010207", "hex"))).toBeUndefined();
+  expect(decodeMark(Buffer.from("0101020700", "hex"))).toBeUndefined();
+  expect(decodeMark(Buffer.alloc(0))).toBeUndefined();
 });

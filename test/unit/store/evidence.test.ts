@@ -183,3 +183,27 @@ describe("rows", () => {
     expect(table.list("p", claim)).toEqual([]);
   });
 });
+
+describe("a process that is deposed", () => {
+  test("forgets what it decided, and whoever had a publisher open has to open it again", async () => {
+    const { table, open } = await bench();
+    await open();
+    table.decide(item(1), never);
+    table.applyTaken(item(1));
+    table.decide(item(2), never);
+    table.decideRelease(item(1), never);
+    const told: Array<string | undefined> = [];
+    table.decide(item(2), (error) => told.push(error?.code));
+    table.decideRelease(item(1), (error) => told.push(error?.code));
+    table.depose(storeErrors.notLeader({ shard: 1, leader: "node 2" }));
+    expect(told).toEqual(["STORE_NOT_LEADER", "STORE_NOT_LEADER"]);
+    expect(() => table.decide(item(3), never)).toThrow("replaced");
+    // Another leader took 3; of what was proposed here only the release was committed.
+    table.applyTaken(item(3));
+    table.applyReleased(item(1));
+    await open();
+    expect(table.list("p", claim)).toEqual([3]);
+    expect(table.decide(item(3), never)).toBe("repeat_applied");
+    expect(table.decide(item(2), never)).toBe("new");
+  });
+});

@@ -120,3 +120,23 @@ test("a closed writer is forgotten, durably: its name makes room and its stamps 
   await kv.run(again.load(store));
   expect(again.resultOf(stamp(1))).toBeUndefined();
 });
+
+test("a process that is deposed forgets sequences that were not applied, and a fence that was not", () => {
+  const table = opened();
+  table.decide(stamp(1), never);
+  table.applyResult(stamp(1), 77);
+  table.decide(stamp(2), never);
+  const told: unknown[] = [];
+  table.decide(stamp(2), (error) => told.push(error?.code));
+  table.decideOpen("w", 0);
+  table.depose(storeErrors.notLeader({ shard: 1, leader: "node 2" }));
+  expect(told).toEqual(["STORE_NOT_LEADER"]);
+  expect(table.decide(stamp(2), never)).toBe("new");
+  table.depose(storeErrors.notLeader({ shard: 1, leader: "node 2" }));
+  // Another leader went further.
+  table.applyResult(stamp(2), 80);
+  table.applyResult(stamp(3), 81);
+  expect(table.decide(stamp(4), never)).toBe("new");
+  table.decide(stamp(2), (_, timeUs) => told.push(timeUs));
+  expect(told).toEqual(["STORE_NOT_LEADER", 80]);
+});

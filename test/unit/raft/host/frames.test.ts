@@ -3,12 +3,14 @@ import { crc32, SeededRandom } from "../../../../src/base/index.ts";
 import {
   decodeChunk,
   decodeLetters,
+  decodeNote,
   decodeNotice,
   decodeOffer,
   decodeWant,
   encodeChunk,
   encodeFrame,
   encodeLetters,
+  encodeNote,
   encodeNotice,
   encodeOffer,
   encodeWant,
@@ -91,12 +93,14 @@ test("bodies come back as they were, and with a byte more or less not at all", (
   const want = { ...address, node: 4, index: 10, term: 2, next: 3, until: 9 };
   const chunk = { ...address, index: 10, term: 2, number: 3, data: bytes("data") };
   const notice = { ...address, node: 4, what: "removed" as const };
+  const note = { ...address, node: 4, data: bytes("note") };
   const cases: Array<[Buffer, (body: Buffer) => unknown, unknown]> = [
     [encodeLetters(letters), decodeLetters, letters],
     [encodeOffer(offer), decodeOffer, offer],
     [encodeWant(want), decodeWant, want],
     [encodeChunk(chunk), decodeChunk, chunk],
     [encodeNotice(notice), decodeNotice, notice],
+    [encodeNote(note), decodeNote, note],
   ];
   for (const [encoded, decode, value] of cases) {
     expect(decode(encoded)).toEqual(value);
@@ -176,7 +180,15 @@ test("whatever arrives is counted, and the node lives on", async () => {
     expect((host.counters as Record<string, number>)[counter]).toBe(before + 1);
   }
   for (let count = 0; count < 2_000; count++) {
-    const kind = random.pick(["messages", "offer", "want", "chunk", "notice", "form"] as const);
+    const kind = random.pick([
+      "messages",
+      "offer",
+      "want",
+      "chunk",
+      "notice",
+      "form",
+      "note",
+    ] as const);
     host.transportEvents.onFrame(encodeFrame(sent, kind, random.bytes(random.below(80))));
   }
   expect(await cluster.propose(leader, "still here")).toEqual(["1"]);

@@ -1,0 +1,23 @@
+// What replicated shards count.
+
+import { type Counters, createCounters } from "../base/index.ts";
+
+export const clusterCounterHelp = {
+  claims: "claims proposed, each by a leader that begins",
+  depositions: "times that this node, leading a shard, led it no more",
+  batchesApplied: "batches of this node that were committed and applied under their claim",
+  batchesRefused: "committed commands that no replica applies: cooked under another claim",
+  proposalsRefused: "batches that the group did not take",
+  forwardBatches: "batches of appends sent to leaders, this node included",
+  forwardRequests: "appends in them, repeats included",
+  forwardsRefused: "forwarded appends and openings that a leader could not take now",
+  forwardsBroken: "messages about appends that made no sense here",
+  fatesRetry: "batches of this node that certainly did not happen",
+  fatesUnknown: "batches of this node of which it is not known whether they happened",
+};
+
+export type ClusterCounters = Counters<typeof clusterCounterHelp>;
+
+export function createClusterCounters(): ClusterCounters {
+  return createCounters(clusterCounterHelp);
+}

@@ -1,0 +1,79 @@
+// The logs of all replicated shards of a node: each is the machine of the group that has its number.
+
+import type { Clock } from "../base/index.ts";
+import type { WriteAheadLog } from "../log/index.ts";
+import type { Group, RaftHost, StateMachine } from "../raft/index.ts";
+import type { ShardLog, ShardLogs } from "../store/index.ts";
+import { type ClusterCounters, createClusterCounters } from "./counters.ts";
+import type { ForwardPeers } from "./forwarder.ts";
+import { RaftLog } from "./raft-log.ts";
+
+export type RaftLogsSettings = {
+  /** The number of this node. */
+  readonly node: number;
+  /** Members of a group that is made here: the same at all of them. */
+  readonly voters: readonly number[];
+};
+
+export class RaftLogs implements ShardLogs, ForwardPeers {
+  readonly counters: ClusterCounters = createClusterCounters();
+  readonly #settings: RaftLogsSettings;
+  readonly #clock: Clock;
+  readonly #log: WriteAheadLog;
+  readonly #logs = new Map<number, RaftLog>();
+  #host: RaftHost | undefined;
+  /** Takes what other members say about a shard. */
+  onTold: ((shard: number, from: number, data: Uint8Array) => void) | undefined;
+
+  constructor(settings: RaftLogsSettings, parts: { clock: Clock; log: WriteAheadLog }) {
+    this.#settings = settings;
+    this.#clock = parts.clock;
+    this.#log = parts.log;
+  }
+
+  /** For the host's components. */
+  readonly machineOf = (group: number): StateMachine => {
+    const log = this.#logs.get(group);
+    if (log === undefined) throw new Error(`group ${group} is opened by its shard alone`);
+    return log;
+  };
+
+  /** Closes the circle of host and machines; called once, before a shard is opened. */
+  attach(host: RaftHost): void {
+    this.#host = host;
+  }
+
+  open(shard: number): ShardLog {
+    const log = new RaftLog(shard, {
+      clock: this.#clock,
+      counters: this.counters,
+      recordBytesMax: this.#log.payloadBytesMax,
+      openGroup: (opened) => this.#openGroup(opened),
+      onTold: (number, from, data) => this.onTold?.(number, from, data),
+    });
+    this.#logs.set(shard, log);
+    return log;
+  }
+
+  get node(): number {
+    return this.#settings.node;
+  }
+
+  leaderOf(shard: number): number {
+    return this.#host?.group(shard)?.leader ?? 0;
+  }
+
+  send(shard: number, to: number, bytes: Uint8Array): boolean {
+    return this.#host?.tell(shard, to, bytes) ?? false;
+  }
+
+  async #openGroup(log: RaftLog): Promise<Group> {
+    const host = this.#host;
+    if (host === undefined) throw new Error("a shard was opened before its host");
+    const { node, voters } = this.#settings;
+    const { shard: group } = log;
+    if (host.storedGroups().includes(group)) return host.openGroup(group);
+    const configuration = { voters, learners: [] };
+    return host.createGroup({ group, node, configuration });
+  }
+}
