@@ -71,6 +71,8 @@ export class RaftLog implements ShardLog, StateMachine {
   /** Handed on, or passed because the shard has it. */
   #takenIndex = 0;
   #checkpointIndex = 0;
+  /** No start asks for entries up to here; the checkpoint may be above it. */
+  #releasedIndex = 0;
   #snapshotIndex = 0;
   /** Entries wait for somebody who takes them. */
   #waiting: Array<() => void> = [];
@@ -151,8 +153,7 @@ export class RaftLog implements ShardLog, StateMachine {
   }
 
   release(index: number): void {
-    if (index <= this.#checkpointIndex && index <= this.#snapshotIndex) return;
-    this.#checkpointIndex = Math.max(this.#checkpointIndex, index);
+    this.#releasedIndex = Math.max(this.#releasedIndex, index);
     this.#bytes.release(index);
     this.wantSnapshot();
   }
@@ -199,7 +200,7 @@ export class RaftLog implements ShardLog, StateMachine {
   wantSnapshot(): void {
     const group = this.#group;
     if (group === undefined || this.#isEnded || !this.#isAlone(group)) return;
-    const index = Math.min(this.#checkpointIndex, group.appliedIndex, this.#takenIndex);
+    const index = Math.min(this.#releasedIndex, group.appliedIndex, this.#takenIndex);
     if (index <= this.#snapshotIndex) return;
     const before = this.#snapshotIndex;
     this.#snapshotIndex = index;

@@ -335,11 +335,13 @@ export class LogShard implements ShardMachine, ShardSource {
     return new Promise((resolve, reject) => {
       const { refusal } = this.shard;
       if (refusal !== undefined) return reject(refusal);
+      const reign = this.#reign;
       const timeUs = this.shard.cook({
         ...item,
         done: (error) => (error === undefined ? resolve(timeUs) : reject(error)),
       });
-      onCooked();
+      // Deposed within it, by an entry that was refused: what it decides is forgotten already.
+      if (reign === this.#reign) onCooked();
     });
   }
 

@@ -190,6 +190,7 @@ export class Shard {
       onForeign: (entry) => this.#applyForeign(entry),
       onLost: (index, error) => this.#lose(index, error),
       onClaimed: () => {
+        time.learn(this.#appliedUs);
         time.claim();
         machine.claim?.();
       },

@@ -68,6 +68,8 @@ export class MapShard implements MapShardFace, ShardMachine {
   /** Those who wait for what was proposed when they came, in order. */
   readonly #onApplied: Array<{ readonly untilUs: number; readonly resolve: () => void }> = [];
   #proposedUs = 0;
+  /** Counts how often this process was deposed. */
+  #reign = 0;
   #pumping = false;
   #shard: Shard | undefined;
 
@@ -247,6 +249,7 @@ export class MapShard implements MapShardFace, ShardMachine {
   }
 
   #propose({ writes, done }: Decision): void {
+    const reign = this.#reign;
     const timeUs = this.shard.cook({
       kind: mapItemKind.write,
       sizeBytes: writesBytesMax(writes),
@@ -257,6 +260,8 @@ export class MapShard implements MapShardFace, ShardMachine {
         done(error, error === undefined ? timeUs : 0);
       },
     });
+    // Deposed within it, by an entry that was refused: it never happens.
+    if (reign !== this.#reign) return;
     this.#proposedUs = timeUs;
     for (const { key, value } of writes) {
       const bytes = value === undefined ? undefined : Buffer.from(value);
@@ -334,6 +339,7 @@ export class MapShard implements MapShardFace, ShardMachine {
   }
 
   depose(): void {
+    this.#reign++;
     this.#proposed.clear();
     this.dispatch(Number.MAX_SAFE_INTEGER);
   }

@@ -1,7 +1,9 @@
 // The contract suites of the store's seams on shards that are Raft groups of one member.
 
+import { expect, test } from "vitest";
 import type { BackendRig, ShardLogRig } from "../../../src/contracts/index.ts";
 import { backendContract, shardLogContract } from "../../../src/contracts/index.ts";
+import type { ShardLog } from "../../../src/store/index.ts";
 import { testContract } from "../../support/contract-tests.ts";
 import {
   createReplicaWorld,
@@ -47,3 +49,38 @@ async function replicaRig(): Promise<BackendRig> {
 
 testContract("a Raft group of one", shardLogContract(raftLogRig));
 testContract("backend on Raft groups of one", backendContract(replicaRig));
+
+async function stayAboveReleased(rig: ShardLogRig): Promise<void> {
+  const visited: string[] = [];
+  const handlers = { onCommitted: () => undefined, onFailed: () => undefined };
+  const open = async (fromIndex: number, releasedIndex: number): Promise<ShardLog> => {
+    const log = await rig.open(5);
+    log.release(releasedIndex);
+    visited.length = 0;
+    await log.replay(fromIndex, ({ kind, payload }) => {
+      if (kind !== 0) visited.push(payload.toString());
+    });
+    log.start(log.lastIndex + 1, handlers);
+    return log;
+  };
+  const first = await open(1, 0);
+  const indexes = ["a", "b", "c", "d"].map((text) => {
+    first.propose(1, 1, Buffer.from(text));
+    return first.lastIndex;
+  });
+  await first.barrier?.();
+  const [a = 0, , c = 0] = indexes;
+  await rig.end("stop");
+  const second = await open(c + 1, a);
+  expect(visited).toEqual(["d"]);
+  second.release(a);
+  await rig.end("stop");
+  await open(a + 1, a);
+  expect(visited).toEqual(["b", "c", "d"]);
+}
+
+test("entries above what was released stay, though the checkpoint of a start is above them", async () => {
+  const rig = await raftLogRig();
+  await rig.run(stayAboveReleased(rig));
+  await rig.close();
+});
