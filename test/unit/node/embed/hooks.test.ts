@@ -303,6 +303,34 @@ test("what a durable client may not have is done with: it does not come again", 
   expect(texts).toEqual(["open 1", "open 2"]);
 });
 
+test("a stored message that waits for a hook arrives whole, at clients of both versions", async () => {
+  const broker = await openBroker({ hooks: { authorizeForward: () => later(true as const) } });
+  const receivers = [
+    { clientId: "four", clean: false, protocolVersion: 4 },
+    { clientId: "five", clean: false, properties: { sessionExpiryInterval: 600 } },
+  ] as const;
+  for (const options of receivers) {
+    const subscriber = await connectTo(broker, options);
+    await subscriber.subscribeAsync("#", { qos: 1 });
+    await subscriber.endAsync();
+  }
+  const properties = { contentType: "text/plain", messageExpiryS: 60 };
+  for (const text of ["1", "2"]) await broker.publish("a/ü", text, { qos: 1, properties });
+  for (const options of receivers) {
+    const arrived: unknown[] = [];
+    const back = beginConnect(broker, options);
+    back.on("message", (topic, payload, packet) => {
+      const { contentType, messageExpiryInterval = 0 } = packet.properties ?? {};
+      const expires = messageExpiryInterval > 50 && messageExpiryInterval <= 60;
+      arrived.push([topic, payload.toString(), packet.qos, contentType, expires]);
+    });
+    const end = "protocolVersion" in options ? [undefined, false] : ["text/plain", true];
+    await expect
+      .poll(() => arrived, { timeout: 20_000 })
+      .toEqual(["1", "2"].map((text) => ["a/ü", text, 1, ...end]));
+  }
+});
+
 test("events tell of clients, and end when they are no longer wanted", async () => {
   const broker = await openBroker();
   const told: string[] = [];
