@@ -2,6 +2,8 @@
 // runs full, and bits that flip while the machine is off.
 
 import type { SeededRandom } from "../../src/base/index.ts";
+import { layoutOf } from "./log-layout.ts";
+import { MemoryDisk } from "./memory-disk.ts";
 import type { StoreMachine } from "./store-machine.ts";
 
 export const faultCountsZero = {
@@ -101,6 +103,7 @@ export class Faults {
     if (dice < 8) {
       this.counts.rottenSectors++;
       const sector = Math.floor(this.#usedOffset(path) / 512);
+      if (await this.#isEndOfLog(path, sector * 512, sector * 512 + 512)) return "nothing";
       disk.garble(path, sector * 512, 512);
       return `sector ${sector} of ${path}`;
     }
@@ -108,6 +111,18 @@ export class Faults {
     this.counts.lostFiles++;
     await this.#machine.clock.complete(disk.remove(path));
     return `${path}, which is gone`;
+  }
+
+  /** Of what lies in the last flush nothing behind says that it was synced. */
+  async #isEndOfLog(path: string, from: number, to: number): Promise<boolean> {
+    if (!path.startsWith("data/log")) return false;
+    const { disk } = this.#machine;
+    const copy = new MemoryDisk();
+    for (const each of await this.#files("data/log")) {
+      copy.files.set(each, Buffer.from(disk.peek(each)));
+    }
+    const last = (await layoutOf(copy)).at(-1);
+    return last?.path === path && last.from < to && last.to > from;
   }
 
   /** Mostly where something was written: segments of the log are filled with zeros ahead. */

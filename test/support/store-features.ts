@@ -26,14 +26,12 @@ export const featureNames = [
 
 const featureChance = 0.5;
 const damageChance = 0.3;
-/** Not by default: about one such history in a hundred still shows a fault (docs/testing.md). */
-export const isDamageWanted = process.env.FLAGSTONE_SIM_DAMAGE === "1";
 
 export function drawFeatures(random: SeededRandom): Features {
   // Damage may lose what the others must not lose: what is judged then is what readers are told.
   if (random.chance(damageChance)) {
     const none = { quota: "none", databases: false, holds: false, retention: false } as const;
-    return { ...none, clock: false, damage: isDamageWanted, buffer: false };
+    return { ...none, clock: false, damage: true, buffer: false };
   }
   const hasQuota = random.chance(featureChance);
   const onFull = random.chance(0.5) ? "refuse" : "drop_oldest";
@@ -64,11 +62,11 @@ export function settingsOf(features: Features): Partial<StoreSettings> {
   return {
     ...{
       openSlabsMax: 1,
+      wideStreamsMin: 3,
+      restingTriesBytesMax: 1,
       blockCacheBytesMax: 64 * kib,
       groups: [group],
     },
-    // See `StoreWorld.#pack`.
-    ...(features.damage ? {} : { wideStreamsMin: 3, restingTriesBytesMax: 1 }),
     ...(retention ? kept : {}),
   };
 }

@@ -2,7 +2,7 @@
 // what all histories together must have met.
 
 import { expect, test } from "vitest";
-import { type Features, isDamageWanted } from "./store-features.ts";
+import type { Features } from "./store-features.ts";
 import { StoreWorld, type WorldCounts } from "./store-world.ts";
 
 const long = process.env.FLAGSTONE_LONG === "1";
@@ -48,12 +48,9 @@ export function testHistories(half: 0 | 1): void {
     console.log(JSON.stringify(said));
     if (seeds.length < coverageSeedsMin) return;
     for (const [name, count] of total) {
-      const isOff = !isDamageWanted && damageCounts.includes(name);
-      if (!isOff && !mayBeNone.includes(name))
-        expect(count, `coverage of ${name}`).toBeGreaterThan(0);
+      if (!mayBeNone.includes(name)) expect(count, `coverage of ${name}`).toBeGreaterThan(0);
     }
-    const wanted = isDamageWanted ? [...faultClassNames, "damage"] : faultClassNames;
-    expect([...seedsWith.keys()].sort()).toEqual([...wanted].sort());
+    expect([...seedsWith.keys()].sort()).toEqual([...faultClassNames].sort());
     for (const [name, count] of seedsWith) {
       expect(count / seeds.length, `share of seeds with ${name}`).toBeGreaterThanOrEqual(0.2);
     }
@@ -62,10 +59,9 @@ export function testHistories(half: 0 | 1): void {
 
 /** State has second copies and the log: what was damaged there came back each time. */
 const mayBeNone = ["mapsGoneBack", "damageEvents"];
-const damageCounts = ["flippedBits", "rottenSectors", "rottenStores", "lostFiles", "lostAndTold"];
 
 const faultClassNames = [
-  ...["clock", "crash", "databases", "failedCalls", "fullVolume", "holds", "kill"],
+  ...["clock", "crash", "damage", "databases", "failedCalls", "fullVolume", "holds", "kill"],
   ...["noSpace", "quota", "retention", "shortWrites", "slowCalls", "tornSectors"],
 ];
 

@@ -84,8 +84,11 @@ const phases = [
   "slab.written",
   "generation.rotated",
   "generation.sealed",
+  "repack.begun",
+  "repack.window",
+  "repack.synced",
+  "repack.switched",
 ];
-const packPhases = ["repack.begun", "repack.window", "repack.synced", "repack.switched"];
 
 /** A position from which a reader goes on, maybe in a later process. */
 type Saved = { readonly filters: string[]; readonly positions: Map<number, number> };
@@ -198,8 +201,7 @@ export class StoreWorld {
     for (const publisher of this.#publishers) await clock.complete(publisher.connect(this.store));
     await this.#check();
     this.#readers = [];
-    const aims = this.features.damage ? phases : [...phases, ...packPhases];
-    this.#aim = this.#random.chance(0.5) ? this.#random.pick(aims) : undefined;
+    this.#aim = this.#random.chance(0.5) ? this.#random.pick(phases) : undefined;
   }
 
   async #end(): Promise<void> {
@@ -314,8 +316,9 @@ export class StoreWorld {
     else if (dice < 182) this.#changeInterest();
     else if (dice < 185) this.#background(this.store.rotate(), "rotations");
     else if (dice < 188) this.#background(this.store.checkpoint(), "checkpoints");
-    else if (dice < 189) this.#pack();
-    else if (dice < 191) this.#drop();
+    else if (dice < 189) {
+      this.#background(this.store.operator.repack({ all: true }), "repacks");
+    } else if (dice < 191) this.#drop();
     else if (dice < 193) this.#volume.inject();
     else if (dice < 194) this.#volume.fillDisk();
     else if (dice < 197) this.#volume.heal();
@@ -324,12 +327,6 @@ export class StoreWorld {
     if (this.#random.chance(0.3)) {
       await this.machine.clock.advance(this.#random.between(0, 30) / 10);
     }
-  }
-
-  /** Histories with rot do not pack yet, nor read by windows. */
-  #pack(): void {
-    if (this.features.damage) this.#background(this.store.checkpoint(), "checkpoints");
-    else this.#background(this.store.operator.repack({ all: true }), "repacks");
   }
 
   /** What is under way to a database when it comes or goes must end well, too. */
