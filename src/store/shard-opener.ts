@@ -201,7 +201,7 @@ export class ShardOpener {
   #openGenerations(
     dir: string,
     store: ShardStore,
-    { group, lts, onSealed }: LogShardContext,
+    { group, interest, ordinal, lts, onSealed }: LogShardContext,
     log: () => LogShard,
   ): Promise<Generations> {
     const { log: wal, shardLogs, logger, reader, openSlabs, slabCounters, phase } = this.#parts;
@@ -213,6 +213,7 @@ export class ShardOpener {
           // Entries of a replicated log are judged by their fences, which are not known here.
           if (shardLogs === undefined) await visitLogged(wal, store.shard, logger, visit);
         },
+        onLost: (lost) => interest.lost(ordinal, lost),
         // A failure is logged by the shard; the next checkpoint will do as well.
         onSetAside: () =>
           void log()

@@ -57,6 +57,8 @@ export class Reader implements SubscriberPort<string> {
   readonly missedReports: MissedReport[] = [];
   room: number;
   subscriber: Subscriber<string>;
+  /** Called when it has taken something. */
+  onOffer: () => void = () => undefined;
 
   constructor(
     store: Store,
@@ -88,6 +90,7 @@ export class Reader implements SubscriberPort<string> {
       shard: ttv.ref.shard,
       ref: ttv.ref,
     });
+    this.onOffer();
     return true;
   }
 

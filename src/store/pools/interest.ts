@@ -18,6 +18,8 @@ import {
   type TopicFilter,
 } from "../../topic/index.ts";
 import type { InterestFace, MatchTimes, Positions, ShardNumber } from "../api.ts";
+import { coverOf } from "../core/cover.ts";
+import type { Structure } from "../core/structure.ts";
 import { rowPrefix, type ShardStore } from "../shard-store.ts";
 
 /** Topics were checked at the door; here only memory is at stake. */
@@ -41,6 +43,13 @@ export type FilterEntry<Use> = MatchTimes & {
 
 /** What interest needs to know of a TTV; `expiryUs` 0: it never expires. */
 export type Matchable = { readonly topic: string; readonly expiryUs: number };
+
+/** A stream that has lost TTVs. */
+export type LostIn = {
+  readonly structure: Structure;
+  readonly dollar: boolean;
+  readonly untilUs: number;
+};
 
 export class InterestTable<Use> implements InterestFace {
   readonly #shards: ShardNumber[] = [];
@@ -195,6 +204,23 @@ export class InterestTable<Use> implements InterestFace {
       const text = entry.filter.text;
       if (entry.refs > 0 && dirty?.has(text) === false) dirty.set(text, true);
       matched.push(entry);
+    }
+  }
+
+  /**
+   * TTVs of these streams are gone, and readers are told on their way, up to `untilUs`. Until then
+   * nobody who may have wanted them has read all: it counts as the last match.
+   */
+  lost(ordinal: number, streams: readonly LostIn[]): void {
+    for (const entry of this.#entries.values()) {
+      const { filter, refs, lastMatchUs, lastLastingUs } = entry;
+      for (const stream of streams) {
+        if ((lastMatchUs[ordinal] ?? 0) >= stream.untilUs) continue;
+        if (coverOf(stream, filter.words) === "none") continue;
+        lastMatchUs[ordinal] = stream.untilUs;
+        lastLastingUs[ordinal] = stream.untilUs;
+        if (refs > 0) this.#dirty[ordinal]?.set(filter.text, true);
+      }
     }
   }
 

@@ -38,7 +38,7 @@ import { LogSlab, type LogSlabSpan } from "./log-slab.ts";
 import type { OpenSlabs } from "./open-slabs.ts";
 import { Packs } from "./packs.ts";
 import type { SlabName } from "./slab-name.ts";
-import type { SlabExpected, SlabProofs, VisitLogged } from "./slab-parts.ts";
+import type { LostStream, SlabExpected, SlabProofs, VisitLogged } from "./slab-parts.ts";
 import { SlabShelf } from "./slab-shelf.ts";
 import { SlabSizes } from "./slab-sizes.ts";
 import type { SlabCounters, SlabStores } from "./slab-stores.ts";
@@ -61,6 +61,8 @@ export type GenerationsParts = {
   readonly onSealed: (sizeBytes: number) => void;
   /** A sealed slab was mended, or left the table because nothing helped: wants a checkpoint. */
   readonly onSetAside: () => void;
+  /** Who has not passed these is to be told, whatever matched last. */
+  readonly onLost: (lost: readonly LostStream[]) => void;
   /** A slab takes nothing more: the shard cannot go on. */
   readonly onFailure: (error: Error) => void;
   /** The TTVs that the log still has, for a slab that has lost some. */
@@ -440,11 +442,12 @@ export class Generations {
       proofs: this.#trust.proofOf(number),
       untilUs: generation.toUs === undefined ? this.#startUs : generation.toUs - 1,
       logged: this.#parts.logged,
-      onMended: () => this.#noteMended(generation),
+      onMended: (lost) => this.#noteMended(generation, lost),
     };
   }
 
-  #noteMended({ number, toUs }: Generation): void {
+  #noteMended({ number, toUs }: Generation, lost: readonly LostStream[]): void {
+    this.#parts.onLost(lost);
     this.#trust.lost(number, toUs === undefined);
     if (toUs === undefined) {
       this.#isCurrentLost = true;

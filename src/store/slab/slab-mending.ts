@@ -30,7 +30,7 @@ import { plainRow, windowsOf } from "../layout/window.ts";
 import type { Ttv } from "../types.ts";
 import { hasWindows } from "./layouts.ts";
 import { blockRowKey, topicRow } from "./rows.ts";
-import { readTopics, type SlabPair, type VisitLogged } from "./slab-parts.ts";
+import { type LostStream, readTopics, type SlabPair, type VisitLogged } from "./slab-parts.ts";
 import { replaceWindows, scanBlockRows, writeBlockRows } from "./slab-stores.ts";
 
 export type MendTask = {
@@ -59,7 +59,10 @@ type StreamRows = {
   readonly whole: Set<number>;
 };
 
-export async function mendSlab(pair: SlabPair, task: MendTask): Promise<MendCounts> {
+export async function mendSlab(
+  pair: SlabPair,
+  task: MendTask,
+): Promise<{ readonly counts: MendCounts; readonly lost: readonly LostStream[] }> {
   const counts = { rowsRebuilt: 0, ttvsFromLog: 0, ttvsLost: 0, topicsRebuilt: false };
   const streams = new Map<number, StreamRows>();
   await readRows(pair.index, task.untilUs, streams);
@@ -68,11 +71,12 @@ export async function mendSlab(pair: SlabPair, task: MendTask): Promise<MendCoun
   counts.rowsRebuilt = rebuilt.length;
   const lts = await mendTopics(pair.index, task, counts);
   await restoreFromLog(pair, task, { streams, lts, counts });
-  await writeBlockRows(pair.index, lostRows(task, streams, counts));
+  const gaps = lostRows(task, streams, counts);
+  await writeBlockRows(pair.index, gaps);
   if (hasWindows(task.generation.layout)) await mendWindows(pair.index, task.untilUs);
   await pair.blocks.sync();
   await pair.index.sync();
-  return counts;
+  return { counts, lost: lostStreams(task, streams, gaps) };
 }
 
 /** What the windows said is not to be trusted, and new rows are in none. */
@@ -330,6 +334,25 @@ function lostRows(
     if (count <= 0) continue;
     const place = freePlace(rows, task);
     found.push({ stream, ...place, count, sizeBytes: 0, summary: new Uint8Array(0) });
+  }
+  return found;
+}
+
+/** Gaps that an earlier run has left are among them: who was to hear of them may not have heard. */
+function lostStreams(
+  { generation }: MendTask,
+  streams: Map<number, StreamRows>,
+  gaps: readonly BlockRow[],
+): LostStream[] {
+  const found: LostStream[] = [];
+  for (const [stream, { structure, dollar }] of generation.streams) {
+    const rows = [...(streams.get(stream)?.rows ?? []), ...gaps];
+    let untilUs = 0;
+    for (const row of rows) {
+      if (row.stream !== stream || gapOf(row) !== "damaged") continue;
+      untilUs = Math.max(untilUs, row.lastTimeUs);
+    }
+    if (untilUs > 0) found.push({ structure, dollar, untilUs });
   }
   return found;
 }

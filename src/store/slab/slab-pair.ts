@@ -58,7 +58,7 @@ async function mendTogether(
   if (!isDamaged || expected === undefined) return;
   const isIndexDamaged = index.damage !== undefined;
   const pair = { blocks: blocks.kv, index: index.kv };
-  const found = await mendSlab(pair, { ...expected, isIndexDamaged });
-  expected.onMended();
-  parts.logger.error("store.slab_mended", { slab: path, ...found });
+  const { counts, lost } = await mendSlab(pair, { ...expected, isIndexDamaged });
+  expected.onMended(lost);
+  parts.logger.error("store.slab_mended", { slab: path, ...counts });
 }

@@ -2,6 +2,7 @@
 
 import type { Generation } from "../core/generations.ts";
 import type { LtsRecord } from "../core/lts-trie.ts";
+import type { Structure } from "../core/structure.ts";
 import type { DurableKv } from "../durable-kv.ts";
 import { prefixEnd } from "../shard-store.ts";
 import type { Ttv } from "../types.ts";
@@ -25,7 +26,15 @@ export type SlabExpected = {
   /** TTVs up to there that the log still has, in order. */
   readonly logged?: ((visit: VisitLogged) => Promise<void>) | undefined;
   /** It was damaged and has been mended: its proofs are void. */
-  readonly onMended: () => void;
+  readonly onMended: (lost: readonly LostStream[]) => void;
+};
+
+/** A stream with TTVs that are gone. */
+export type LostStream = {
+  readonly structure: Structure;
+  readonly dollar: boolean;
+  /** Where a reader on its way is told of the last of them. */
+  readonly untilUs: number;
 };
 
 export type VisitLogged = (stream: number, ttv: Ttv) => void;

@@ -209,6 +209,52 @@ describe("a slab", () => {
     }
   });
 
+  test("that lost what a reader passed tells it, also where its filter matches nothing behind", async () => {
+    const m = new StoreMachine({ seed: 10, store: { shards: 1 }, segmentBytes: 4096 });
+    let { store } = await m.boot();
+    store.interest.add("t/0", new Map());
+    const times: number[] = [];
+    for (let n = 0; n < 12; n++) {
+      times.push(await put(m, store, `t/${n % 2}`, `${n}`));
+      await m.clock.complete(store.checkpoint());
+    }
+    await m.clock.complete(store.rotate());
+    for (let n = 0; n < 20; n++) await put(m, store, "u", `later-${n}-${"x".repeat(500)}`);
+    await m.clock.complete(store.checkpoint());
+    await m.clock.advance(2_000);
+    m.kill();
+    const lost = Buffer.alloc(8);
+    lost.writeBigUInt64BE(BigInt(times[4]!));
+    for (const name of ["blocks", "index"]) {
+      m.kv.hollow(`${shardDir(m)}/g00000001/${name}`, (key) => !key.includes(lost));
+    }
+    for (let start = 0; start < 2; start++) {
+      const opened = await m.clock.complete(m.open());
+      opened.store.interest.add("t/0", new Map());
+      await m.clock.complete(opened.store.start());
+      ({ store } = opened);
+      const shard = store.logShards[0]!;
+      // It ends with the last match in hand, before it comes to the end of what is gone.
+      const first: Reader = new Reader(store, ["t/0"], new Map(), { room: 5 });
+      first.onOffer = () => {
+        if (first.room === 0) first.subscriber.close();
+      };
+      await m.clock.advance(100);
+      expect(first.values).toEqual(["0", "2", "6", "8", "10"]);
+      expect(first.missedReports).toEqual([]);
+      const rest = new Reader(store, ["t/0"], new Map([[shard, times[10]!]]));
+      await m.clock.runUntil(() => rest.subscriber.atTail);
+      expect(rest.missedReports).toMatchObject([{ count: 1, reason: "damaged" }]);
+      // A filter that has no part in what is gone hears nothing.
+      const other = new Reader(store, ["u/#"], new Map());
+      await m.clock.runUntil(() => other.subscriber.atTail);
+      expect(other.missedReports).toEqual([]);
+      // The second start begins behind a checkpoint, which says so too.
+      await m.clock.advance(5_000);
+      m.crash();
+    }
+  });
+
   test("that is written to is mended from the log, and loses no word of what is behind", async () => {
     for (const names of [["index"], ["blocks"], ["blocks", "index"]]) {
       for (const how of ["damage", "hollow"] as const) {
