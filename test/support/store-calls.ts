@@ -64,12 +64,15 @@ export class Reader implements SubscriberPort<string> {
     store: Store,
     filters: readonly string[],
     positions: Positions,
-    options: { room?: number; start?: Positions } = {},
+    options: { room?: number; start?: Positions; starts?: ReadonlyMap<string, Positions> } = {},
   ) {
     this.room = options.room ?? 1_000_000;
     const start = options.start ?? new Map<number, number>();
+    const startOf = (filter: string): Positions => options.starts?.get(filter) ?? start;
     this.subscriber = store.subscribe<string>({
-      filters: filters.map((filter) => ({ filter, start, durable: true, context: filter })),
+      filters: filters.map((filter) => {
+        return { filter, start: startOf(filter), durable: true, context: filter };
+      }),
       positions,
       port: this,
     });

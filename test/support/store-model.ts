@@ -4,6 +4,7 @@
 // that a full read showed. A TTV that was once there stays there until a drop that was asked for
 // reaches its time. Readers are judged against it: see `ReaderModel`.
 
+import type { SimClock } from "../../src/base/index.ts";
 import type { MissedReport, Positions, Store } from "../../src/store/index.ts";
 import { matches, parseTopicFilter, splitTopic } from "../../src/topic/index.ts";
 import { Reader, type Received } from "./store-calls.ts";
@@ -71,6 +72,47 @@ type Use = {
   until: Positions | undefined;
 };
 
+/**
+ * Lost, and passed by a reader that was not told: the gap that it lay in ends behind the reader's
+ * position. Whoever goes on from there has to be told.
+ */
+export type Debt = {
+  readonly shard: number;
+  readonly timeUs: number;
+  readonly name: string;
+};
+
+/** A reader that ended, or stands, on its way through a gap. */
+export type Debtor = {
+  readonly debts: readonly Debt[];
+  readonly positions: Positions;
+  readonly starts: ReadonlyMap<string, Positions>;
+};
+
+/**
+ * Lets it go on; resolves with how many of its losses it was told of, which is all of them.
+ */
+export async function settleDebts(
+  { debts, positions, starts }: Debtor,
+  store: Store,
+  clock: SimClock,
+  model: TtvModel,
+): Promise<number> {
+  const reader = new Reader(store, [...starts.keys()], positions, { starts });
+  await clock.runUntil(() => reader.subscriber.atTail, 60_000);
+  reader.subscriber.close();
+  let told = 0;
+  for (const { shard, timeUs, name } of debts) {
+    if (timeUs <= model.droppedUntil(shard)) continue;
+    const isTold = reader.missedReports.some(
+      (report) => report.shard === shard && report.fromUs < timeUs && timeUs <= report.toUs,
+    );
+    if (!isTold) throw new Error(`reader: nobody tells it that ${name} of ${shard} is lost`);
+    told++;
+  }
+  return told;
+}
+
 /** A reader with a window, and what it must have received. */
 export class ReaderModel {
   readonly reader: Reader;
@@ -121,7 +163,9 @@ export class ReaderModel {
     this.reader.subscriber.close();
   }
 
-  check(model: TtvModel): void {
+  /** What it is owed yet. */
+  check(model: TtvModel): Debtor {
+    const debts: Debt[] = [];
     const positions = this.#ended ?? this.reader.subscriber.positions();
     const received = new Map<number, Received[]>();
     for (const each of this.reader.received) {
@@ -133,11 +177,15 @@ export class ReaderModel {
       list.push(each);
     }
     for (const [shard, positionUs] of positions) {
-      this.#checkShard(model, shard, positionUs, received.get(shard) ?? []);
+      debts.push(...this.#checkShard(model, shard, positionUs, received.get(shard) ?? []));
     }
+    const living = this.#uses.filter(({ until }) => until === undefined);
+    const starts = new Map(living.map(({ filter, start }) => [filter, start]));
+    return { debts, positions, starts };
   }
 
-  #checkShard(model: TtvModel, shard: number, positionUs: number, got: Received[]): void {
+  #checkShard(model: TtvModel, shard: number, positionUs: number, got: Received[]): Debt[] {
+    const debts: Debt[] = [];
     const truths = model.of(shard);
     const byTime = new Map(got.map((each) => [each.timeUs, each]));
     for (const { timeUs, value } of got) {
@@ -160,6 +208,12 @@ export class ReaderModel {
       const isDropped = timeUs <= model.droppedUntil(shard);
       const mayMiss = truth.isLost === true || isDropped;
       const report = mayMiss ? this.reportFor(shard, timeUs) : undefined;
+      if (each === undefined && report === undefined && truth.isLost === true) {
+        if (this.#isWantedNow(shard, timeUs, truth.topic)) {
+          debts.push({ shard, timeUs, name: truth.name });
+        }
+        continue;
+      }
       if (each !== undefined || report === undefined) {
         const story = `wanted by [${wanted}], got by [${had}]; position ${positionUs}`;
         throw new Error(
@@ -176,6 +230,15 @@ export class ReaderModel {
       if (count > report.count)
         throw new Error(`reader: ${count} missing, told of ${report.count}`);
     }
+    return debts;
+  }
+
+  /** By a filter that it still has. */
+  #isWantedNow(shard: number, timeUs: number, topic: string): boolean {
+    const words = splitTopic(topic);
+    return this.#uses.some(({ parsed, start, until }) => {
+      return until === undefined && timeUs > (start.get(shard) ?? 0) && matches(parsed, words);
+    });
   }
 
   #toldOfDamage(shard: number): number {

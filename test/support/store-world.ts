@@ -17,7 +17,7 @@ import { Faults, type faultCountsZero } from "./store-faults.ts";
 import { drawFeatures, type Features, settingsOf } from "./store-features.ts";
 import { type Process, StoreMachine } from "./store-machine.ts";
 import { MapWork, type mapCountsZero } from "./store-map-work.ts";
-import { nameOf, ReaderModel, TtvModel } from "./store-model.ts";
+import { type Debtor, nameOf, ReaderModel, settleDebts, TtvModel } from "./store-model.ts";
 import { Publisher, type Sent } from "./store-publisher.ts";
 import { Upkeep, type upkeepCountsZero } from "./store-upkeep.ts";
 
@@ -60,6 +60,7 @@ export const worldCountsZero = {
   tornSectors: 0,
   databaseRefusals: 0,
   lostAndTold: 0,
+  lostAndToldLater: 0,
   damageEvents: 0,
 };
 export type WorldCounts = typeof worldCountsZero &
@@ -116,6 +117,7 @@ export class StoreWorld {
   #readers: ReaderModel[] = [];
   /** Where damage was done, and how many events there were before the start that met it. */
   readonly #rotten: string[] = [];
+  readonly #debtors: Debtor[] = [];
   #eventsBefore = 0;
   #isLogProved = false;
 
@@ -491,6 +493,9 @@ export class StoreWorld {
     full.check(this.#model);
     full.close();
     for (const reader of this.#readers) this.#checkReader(reader);
+    for (const debtor of this.#debtors.splice(0)) {
+      this.#counts.lostAndToldLater += await settleDebts(debtor, this.store, clock, this.#model);
+    }
     for (const filter of filters) this.#checkLastMatch(filter);
     await this.#map.check(this.#mapShard(), (what) => this.#expectDamageEvent(what));
     if (this.#faults.length > 0) throw new Error(this.#faults.join("; "));
@@ -498,7 +503,8 @@ export class StoreWorld {
 
   #checkReader(reader: ReaderModel): void {
     if (!this.#isDead) this.#upkeep.learn(this.store);
-    reader.check(this.#model);
+    const debtor = reader.check(this.#model);
+    if (debtor.debts.length > 0) this.#debtors.push(debtor);
     for (const { value, timeUs } of reader.reader.received)
       this.#fold(`${nameOf(value)} ${timeUs}`);
   }
