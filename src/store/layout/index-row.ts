@@ -24,18 +24,23 @@ export type BlockRow = {
 /** Sizes of rows that have no block: why the TTVs that they count are gone. */
 export const gapSizes: Readonly<Record<MissingReason, number>> = { damaged: 0, expired: 1 };
 
+/** Size of what stands, in memory only, in place of rows that cannot be read now. */
+export const unreadableSize = -1;
+
 /** Undefined for a row with a block. */
 export function gapOf({ sizeBytes }: BlockRow): MissingReason | undefined {
-  if (sizeBytes === gapSizes.damaged) return "damaged";
+  if (sizeBytes === gapSizes.damaged || sizeBytes === unreadableSize) return "damaged";
   return sizeBytes === gapSizes.expired ? "expired" : undefined;
 }
 
 /**
  * From where on a reader meets it. What is gone is passed at its end, wherever it lay: who stops on the
- * way there is told once all the same.
+ * way there is told once all the same. What cannot be read now may be mended by then, for those who have
+ * not passed it: the others are told at its begin.
  */
 export function metAtUs(row: BlockRow): number {
-  return gapOf(row) === undefined ? row.firstTimeUs : row.lastTimeUs;
+  const isPassedAtEnd = gapOf(row) !== undefined && row.sizeBytes !== unreadableSize;
+  return isPassedAtEnd ? row.lastTimeUs : row.firstTimeUs;
 }
 
 /** A sealed block ready to be written: its value, and the row that points to it. */

@@ -13,7 +13,13 @@ import type { Lts, PlannedStream } from "../core/lts.ts";
 import type { LtsRecord } from "../core/lts-trie.ts";
 import type { Structure } from "../core/structure.ts";
 import { storeErrors } from "../errors.ts";
-import { type BlockRow, type BlockWrite, gapOf, writeBlock } from "../layout/index-row.ts";
+import {
+  type BlockRow,
+  type BlockWrite,
+  gapOf,
+  unreadableSize,
+  writeBlock,
+} from "../layout/index-row.ts";
 import { LostBatch } from "../layout/lost-batch.ts";
 import { OpenBlock, type OpenBlockHint } from "../layout/open-block.ts";
 import type { TtvBatch } from "../layout/ttv-view.ts";
@@ -477,7 +483,7 @@ export class LogSlab implements SlabSource {
       const lost = { stream, firstTimeUs: afterUs + 1, lastTimeUs: writtenUs };
       const count = countOf(stream);
       logger.error("store.rows_lost", { slab: stores.path, ...lost, count, reason: error.message });
-      return [{ ...lost, count, sizeBytes: 0, summary: new Uint8Array(0) }];
+      return [{ ...lost, count, sizeBytes: unreadableSize, summary: new Uint8Array(0) }];
     }
   }
 

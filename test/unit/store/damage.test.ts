@@ -331,6 +331,34 @@ describe("a running store", () => {
     expect((await m.clock.complete(store.state("x").get("k")))?.value?.toString()).toBe("v");
     expect(m.events.map(({ event }) => event)).toContain("store.kv_mended");
   });
+
+  test("that cannot read rows of a slab tells so before it goes on: a start may mend them", async () => {
+    const m = oneShard(14);
+    let { store } = await m.boot();
+    const sent: string[] = [];
+    for (let n = 0; n < 8; n++) {
+      sent.push(`${n}`);
+      await put(m, store, n % 2 === 0 ? "a/1" : "b/1", `${n}`);
+      await m.clock.complete(store.checkpoint());
+    }
+    m.kill();
+    ({ store } = await m.boot());
+    m.kv.inject({ on: "read", path: "g00000001/index", fails: "EBADMSG", times: 1 });
+    const first = new Reader(store, ["#"], new Map(), { room: 2 });
+    await m.clock.advance(100);
+    expect(first.values).toHaveLength(2);
+    const positions = first.subscriber.positions();
+    m.kill();
+    ({ store } = await m.boot());
+    const rest = new Reader(store, ["#"], positions);
+    await m.clock.runUntil(() => rest.subscriber.atTail);
+    const got = [...first.values, ...rest.values];
+    const missed = first.missedReports.reduce((sum, { count }) => sum + count, 0);
+    expect(m.events.map(({ event }) => event)).toContain("store.rows_lost");
+    expect(new Set(got).size).toBe(got.length);
+    expect(got.length).toBeLessThan(sent.length);
+    expect(got.length + missed).toBeGreaterThanOrEqual(sent.length);
+  });
 });
 
 describe("the shard store", () => {
