@@ -83,6 +83,7 @@ type LogPlace = {
 class Log implements WriteAheadLog {
   readonly counters: Counters<LogCounterHelp>;
   readonly gaps: readonly LogGap[];
+  readonly isNew: boolean;
   readonly #place: LogPlace;
   readonly #index: ShardIndex;
   readonly #report: DamageReport;
@@ -102,6 +103,7 @@ class Log implements WriteAheadLog {
     this.#index = place.index;
     this.#report = recovered.report;
     this.gaps = recovered.report.gaps;
+    this.isNew = recovered.segments.length === 0 && recovered.lostFiles.length === 0;
     this.#segments = recovered.segments;
     this.#lostFiles = recovered.lostFiles;
     this.#firstOwnOrder = recovered.nextOrder;

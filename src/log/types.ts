@@ -144,6 +144,8 @@ export interface WriteAheadLog {
    * @throws LOG_RECORD_UNREADABLE when bytes went bad since open.
    */
   read(shard: number, fromIndex: number, visit: VisitRecord): Promise<void>;
+  /** No segment was there at open: whoever knows of records in this log has lost them. */
+  readonly isNew: boolean;
   /** Damage found at open, per affected shard that has records in the log. */
   readonly gaps: readonly LogGap[];
   /**

@@ -65,7 +65,10 @@ export async function bootGroup(
     log.release(group, base.index);
     const read = await readEntries(log, group, base);
     entries = read.entries;
-    damage = read.damage ?? gapAbove(log.gapsOf(group), base.index);
+    damage =
+      read.damage ??
+      gapAbove(log.gapsOf(group), base.index) ??
+      lossWithoutTrace(found, log, entries.at(-1)?.index ?? base.index);
   }
   const meta = damage === undefined ? found : await markRepairing(metas, found);
   const lastIndex = entries.at(-1)?.index ?? base.index;
@@ -170,6 +173,17 @@ async function readEntries(
 function gapAbove(gaps: readonly LogGap[], index: number): string | undefined {
   const gap = gaps.find(({ toIndex }) => toIndex === undefined || toIndex > index);
   return gap && `the log lost records ${gap.fromIndex} to ${gap.toIndex ?? "its end"}`;
+}
+
+/** What the log itself cannot tell: it is gone as a whole, or ends below what was committed here. */
+function lossWithoutTrace(
+  meta: GroupMeta,
+  log: WriteAheadLog,
+  lastIndex: number,
+): string | undefined {
+  const { commit } = meta.hardState;
+  if (commit > lastIndex) return `the log ends at ${lastIndex}, ${commit} was committed here`;
+  return log.isNew && !isPristine(meta, log) ? "the log is gone" : undefined;
 }
 
 async function markRepairing(metas: MetaFile, found: GroupMeta): Promise<GroupMeta> {

@@ -240,3 +240,60 @@ test("when two of three logs are rotten at the start nobody votes, leads or forg
   expect(cluster.stations.some(({ node }) => cluster.group(node).role === "leader")).toBe(false);
   await cluster.close();
 });
+
+async function removeLog(cluster: RaftCluster, station: Station): Promise<void> {
+  const disk = station.disk.attach();
+  for (const { name } of await cluster.complete(disk.list(logDir))) {
+    await cluster.complete(disk.remove(`${logDir}/${name}`));
+  }
+  await cluster.complete(disk.syncDir(logDir));
+}
+
+test("a log that is gone as a whole is damage: without it nobody is voted into office who lacks what it held", async () => {
+  const cluster = new RaftCluster();
+  await cluster.form(3);
+  const leader = await cluster.leader();
+  const [holder, behind] = cluster.stations.filter(({ node }) => node !== leader.node) as [
+    Station,
+    Station,
+  ];
+  cluster.stop(behind, "kill");
+  for (const text of acked) await cluster.propose(leader, text);
+  await cluster.clock.advance(3_000);
+  cluster.stop(holder, "power");
+  cluster.stop(cluster.station(leader.node), "power");
+  await removeLog(cluster, holder);
+  await cluster.restart(holder);
+  await cluster.restart(behind);
+  expect(cluster.group(holder.node).status()).toMatchObject({ state: "repairing", incarnation: 2 });
+  await cluster.clock.advance(60_000);
+  expect(cluster.group(behind.node).role).not.toBe("leader");
+  await cluster.restart(cluster.station(leader.node));
+  await cluster.until(() => cluster.group(holder.node).status().state === "up");
+  for (const { node } of cluster.stations) {
+    await cluster.until(() => cluster.texts(node).length === acked.length);
+    expect(cluster.texts(node)).toEqual(acked);
+  }
+  await cluster.close();
+});
+
+test("a log that ends below what was committed here is damage, whatever came between", async () => {
+  const cluster = new RaftCluster();
+  await cluster.form(3);
+  const leads = await fillAndStop(cluster);
+  const follower = cluster.stations.find(({ node }) => node !== leads) as Station;
+  // Term, vote and with them the commit index are written anew.
+  cluster.group(leads).transfer(follower.node);
+  await cluster.until(() => cluster.group(follower.node).role === "leader");
+  await cluster.clock.advance(3_000);
+  cluster.stop(follower, "power");
+  await removeLog(cluster, follower);
+  // A start that ends before it could tell of the loss.
+  await cluster.boot(follower);
+  cluster.stop(follower, "kill");
+  await cluster.restart(follower);
+  expect(cluster.group(follower.node).status().state).toBe("repairing");
+  await cluster.until(() => cluster.group(follower.node).status().state === "up");
+  expect(cluster.texts(follower.node)).toEqual(acked);
+  await cluster.close();
+});

@@ -19,6 +19,7 @@ import {
   openFrame,
 } from "../../../../src/raft/host/frames.ts";
 import { decodeManifest, encodeManifest } from "../../../../src/raft/host/manifest.ts";
+import type { Identity } from "../../../../src/raft/index.ts";
 import { hostOf, RaftCluster, type Station } from "../../../support/raft-cluster.ts";
 
 const identity = { clusterId: "c1".repeat(16), siteId: "51".repeat(16), diskId: "d1".repeat(16) };
@@ -31,8 +32,8 @@ const check = {
 const body = Buffer.from("body");
 
 /** With the checksum made right again. */
-function changed(at: number, bytes: Buffer): Buffer {
-  const frame = encodeFrame(identity, "messages", body);
+function changed(at: number, bytes: Buffer, sender: Identity = identity): Buffer {
+  const frame = encodeFrame(sender, "messages", body);
   bytes.copy(frame, at);
   frame.writeUInt32BE(crc32(frame.subarray(4, frame.length - 4)), frame.length - 4);
   return frame;
@@ -141,8 +142,14 @@ test("whatever arrives is counted, and the node lives on", async () => {
   const random = new SeededRandom(3);
   const host = hostOf(target);
   const sent = source.identity;
+  const rotten = encodeFrame(sent, "messages", body);
+  rotten[frameOverheadBytes - 4] = 0;
   const bad: Array<[string, Buffer]> = [
     ["refusedLength", random.bytes(30)],
+    ["refusedMagic", changed(4, Buffer.from("dead", "hex"), sent)],
+    ["refusedVersion", changed(6, Buffer.from([2]), sent)],
+    ["refusedKind", changed(7, Buffer.from([99]), sent)],
+    ["refusedCrc", rotten],
     ["refusedCluster", encodeFrame({ ...sent, clusterId: "00".repeat(16) }, "messages", body)],
     ["refusedSender", encodeFrame({ ...sent, diskId: "00".repeat(16) }, "messages", body)],
     ["refusedSender", encodeFrame({ ...sent, siteId: "00".repeat(16) }, "messages", body)],
