@@ -14,7 +14,7 @@ import {
   parseJson,
   toError,
 } from "../base/index.ts";
-import type { AuditLog } from "./audit.ts";
+import type { AuditLog, AuditTrail } from "./audit.ts";
 import {
   apiPrefix,
   isAllowed,
@@ -37,6 +37,7 @@ import { checkInput } from "./input.ts";
 import { type ApiKeys, withoutKeys } from "./keys.ts";
 import { familiesOf, metricsContentType, metricsText } from "./metrics.ts";
 import { openApiDocument } from "./openapi.ts";
+import type { Role } from "./operations.ts";
 import type { AdminHost, RunningParts } from "./ports.ts";
 import { problemOf, problemType } from "./problem.ts";
 import type { AdminSettings } from "./settings.ts";
@@ -244,7 +245,7 @@ class Api {
     const headers = { "content-type": "text/event-stream" };
     if (isHead(context)) return context.body(null, 200, headers);
     return context.body(
-      this.#events.open(() => keys.has(caller.keyId)),
+      this.#events.open({ keyId: caller.keyId, mayRead: () => keys.has(caller.keyId) }),
       200,
       headers,
     );
@@ -252,7 +253,8 @@ class Api {
 
   /** The file of an export, as NDJSON. It has payloads. */
   async download(context: Ask): Promise<Response> {
-    checkRole(this.#caller(context), "operator", "to see payloads");
+    const caller = this.#caller(context);
+    checkRole(caller, "operator", "to see payloads");
     const { path, bytes } = this.#parts.tasks.exported(context.req.param("task") ?? "");
     const headers = {
       "content-type": "application/x-ndjson",
@@ -260,7 +262,7 @@ class Api {
       "content-disposition": "attachment",
     };
     if (isHead(context)) return context.body(null, 200, headers);
-    return context.body(await this.#downloads.open(path, bytes), 200, headers);
+    return context.body(await this.#downloads.open(path, bytes, caller.keyId), 200, headers);
   }
 
   problem(context: Ask, error: unknown): Response {
@@ -293,7 +295,6 @@ class Api {
     const { audit, clock, helpOf } = this.#parts;
     const problem = error === undefined ? undefined : problemOf(error, helpOf);
     const needs = operations[name].role;
-    const isRefused = !isAllowed(caller.role, needs);
     const entry = {
       timeMs: Math.floor(clock.wallUs() / 1000),
       key: caller.keyName,
@@ -304,8 +305,15 @@ class Api {
       status: problem?.status ?? 200,
       code: problem?.code,
     };
-    await audit.add(entry, isRefused ? "refused" : needs === "admin" ? "admin" : "operator");
+    await audit.add(entry, trailOf(caller.role, needs, problem?.code));
   }
+}
+
+function trailOf(role: Role, needs: Role, code: string | undefined): AuditTrail {
+  // A handler may ask for more than its operation does: a drop as a task.
+  if (!isAllowed(role, needs) || code === "ADMIN_FORBIDDEN") return "refused";
+  if (needs === "admin") return "admin";
+  return role === "admin" ? "byAdmin" : "operator";
 }
 
 type Audited = {

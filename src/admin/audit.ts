@@ -1,9 +1,9 @@
 // The audit log: who changed what, one JSON object a line, kept apart from the node's log. It is
 // written before the answer leaves; a failure to write it fails no change, and is told in the log.
 //
-// Three trails, each with two files of bounded size, of which the older goes when the younger is full:
-// changes that need an admin, those that an operator may make, and attempts of keys whose role did not
-// suffice. So nobody washes out what higher roles did by doing, or trying, a lot.
+// Four trails, each with two files of bounded size, of which the older goes when the younger is full:
+// changes that need an admin, others that admins made, those that operators made, and attempts of keys
+// whose role did not suffice. So nobody washes out what higher roles did by doing, or trying, a lot.
 
 import {
   type Disk,
@@ -18,11 +18,12 @@ import {
 } from "../base/index.ts";
 import type { AuditEntry } from "./contract.ts";
 
-export const auditTrails = ["admin", "operator", "refused"] as const;
+export const auditTrails = ["admin", "byAdmin", "operator", "refused"] as const;
 export type AuditTrail = (typeof auditTrails)[number];
 
 const fileNames: Readonly<Record<AuditTrail, string>> = {
   admin: "audit",
+  byAdmin: "audit-by-admin",
   operator: "audit-operator",
   refused: "audit-refused",
 };
@@ -50,6 +51,7 @@ export class AuditLog {
       new Trail(joinPath(dir, fileNames[name]), { dir, fileBytesMax }, components);
     this.#trails = {
       admin: trail("admin"),
+      byAdmin: trail("byAdmin"),
       operator: trail("operator"),
       refused: trail("refused"),
     };

@@ -1,35 +1,34 @@
 // The file of an export as a stream: read as fast as its reader takes it, so that a slow one costs one
-// chunk of memory. Bounded: downloads at once.
+// chunk of memory. Bounded: downloads at once, also of one key, so that none takes every place.
 
 import type { Disk } from "../base/index.ts";
 import { adminErrors } from "./errors.ts";
 
 const downloadsMax = 4;
+const downloadsOfKeyMax = 2;
 const chunkBytes = 256 * 1024;
 
 export class Downloads {
   readonly #disk: Disk;
-  #atOnce = 0;
+  /** Ids of the keys that have a place, one for each. */
+  readonly #places: string[] = [];
 
   constructor(disk: Disk) {
     this.#disk = disk;
   }
 
-  /** The first `sizeBytes` of a file. @throws ADMIN_BUSY, DISK_NOT_FOUND. */
-  async open(path: string, sizeBytes: number): Promise<ReadableStream<Uint8Array>> {
-    if (this.#atOnce >= downloadsMax) {
-      throw adminErrors.busy({ what: "downloads", max: downloadsMax });
-    }
-    this.#atOnce++;
+  /** The first `sizeBytes` of a file, for a key. @throws ADMIN_BUSY, DISK_NOT_FOUND. */
+  async open(path: string, sizeBytes: number, keyId: string): Promise<ReadableStream<Uint8Array>> {
+    this.#take(keyId);
     const file = await this.#disk.open(path, "read").catch((error: unknown) => {
-      this.#atOnce--;
+      this.#giveBack(keyId);
       throw error;
     });
     let isOpen = true;
     const ended = async (): Promise<void> => {
       if (!isOpen) return;
       isOpen = false;
-      this.#atOnce--;
+      this.#giveBack(keyId);
       await file.close();
     };
     let at = 0;
@@ -54,5 +53,19 @@ export class Downloads {
       },
       new CountQueuingStrategy({ highWaterMark: 1 }),
     );
+  }
+
+  #take(keyId: string): void {
+    if (this.#places.length >= downloadsMax) {
+      throw adminErrors.busy({ what: "downloads", max: downloadsMax });
+    }
+    if (this.#places.filter((each) => each === keyId).length >= downloadsOfKeyMax) {
+      throw adminErrors.busy({ what: "downloads of this key", max: downloadsOfKeyMax });
+    }
+    this.#places.push(keyId);
+  }
+
+  #giveBack(keyId: string): void {
+    this.#places.splice(this.#places.indexOf(keyId), 1);
   }
 }

@@ -2,12 +2,19 @@
 // alarms and tasks. Nothing is kept for a reader that is away; one that does not read is let go, and
 // so is one whose key is revoked, at once.
 //
-// Bounded: readers at once, bytes waiting for one of them.
+// Bounded: readers at once, also of one key, so that none takes every place; bytes waiting for one.
 
 import type { Clock } from "../base/index.ts";
 import type { Alarm } from "../store/index.ts";
 import type { Status, Task } from "./contract.ts";
 import { adminErrors } from "./errors.ts";
+
+export type EventReader = {
+  /** Id of its key. */
+  readonly keyId: string;
+  /** Asked before each event. */
+  readonly mayRead: () => boolean;
+};
 
 export type EventSource = {
   readonly status: () => Promise<Status>;
@@ -16,6 +23,7 @@ export type EventSource = {
 };
 
 const readersMax = 32;
+const readersOfKeyMax = 16;
 const everyMs = 1000;
 /** Events a reader may be behind before it is let go. */
 const waitingMax = 30;
@@ -23,8 +31,7 @@ const waitingMax = 30;
 export class EventStreams {
   readonly #source: EventSource;
   readonly #clock: Clock;
-  /** With whether they may still read. */
-  readonly #readers = new Map<ReadableStreamDefaultController<Uint8Array>, () => boolean>();
+  readonly #readers = new Map<ReadableStreamDefaultController<Uint8Array>, EventReader>();
   #last = { alarms: "", tasks: "" };
   #isTicking = false;
   #closed = false;
@@ -38,23 +45,27 @@ export class EventStreams {
     return this.#readers.size;
   }
 
-  /** `mayRead` is asked before each event. @throws ADMIN_BUSY. */
-  open(mayRead: () => boolean): ReadableStream<Uint8Array> {
+  /** @throws ADMIN_BUSY. */
+  open(reader: EventReader): ReadableStream<Uint8Array> {
     if (this.#closed || this.#readers.size >= readersMax) {
       throw adminErrors.busy({ what: "event streams", max: readersMax });
     }
-    let own: ReadableStreamDefaultController<Uint8Array> | undefined;
+    const own = [...this.#readers.values()].filter(({ keyId }) => keyId === reader.keyId);
+    if (own.length >= readersOfKeyMax) {
+      throw adminErrors.busy({ what: "event streams of this key", max: readersOfKeyMax });
+    }
+    let place: ReadableStreamDefaultController<Uint8Array> | undefined;
     return new ReadableStream<Uint8Array>(
       {
         start: (controller) => {
-          own = controller;
-          this.#readers.set(controller, mayRead);
+          place = controller;
+          this.#readers.set(controller, reader);
           controller.enqueue(encode("hello", { everyMs }));
           this.#last = { alarms: "", tasks: "" };
           this.#tick();
         },
         cancel: () => {
-          if (own !== undefined) this.#readers.delete(own);
+          if (place !== undefined) this.#readers.delete(place);
         },
       },
       new CountQueuingStrategy({ highWaterMark: waitingMax }),
@@ -63,7 +74,7 @@ export class EventStreams {
 
   /** Ends those who may not read any more. */
   recheck(): void {
-    for (const [reader, mayRead] of this.#readers) if (!mayRead()) this.#drop(reader);
+    for (const [place, { mayRead }] of this.#readers) if (!mayRead()) this.#drop(place);
   }
 
   close(): void {

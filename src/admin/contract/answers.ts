@@ -168,9 +168,14 @@ export const topicsChanged = v.object({
 
 // ---------------------------------------------------------------- storage
 
+/** By level, as many as the configuration takes. */
+const thresholds = v.pipe(v.array(whole), v.maxLength(16));
+/** One level of a topic, as the configuration takes it. */
+const firstLevel = v.pipe(v.string(), v.regex(/^[^/+#]{1,256}$/));
+
 export const layoutOptions = v.object({
-  thresholds: v.optional(v.array(whole)),
-  rootThresholds: v.optional(v.pipe(v.record(v.string(), v.array(whole)), v.maxEntries(1000))),
+  thresholds: v.optional(thresholds),
+  rootThresholds: v.optional(v.pipe(v.record(firstLevel, thresholds), v.maxEntries(1000))),
   patterns: v.optional(v.pipe(v.array(text), v.maxLength(1000))),
   streamsMax: v.optional(whole),
   trieBytesMax: v.optional(whole),

@@ -21,21 +21,36 @@ export function certificateAlarms(
   certificates: readonly ListenerCertificate[],
   nowMs: number,
 ): Alarm[] {
-  return certificates.flatMap(({ listener, expiresMs }): Alarm[] => {
-    const sinceMs = expiresMs - certificateWarnMs;
-    if (nowMs <= sinceMs) return [];
-    const isOver = nowMs >= expiresMs;
-    return [
-      {
-        name: isOver ? "certificate_expired" : "certificate_expires",
-        subject: `listener ${listener}`,
-        severity: isOver ? "critical" : "warning",
-        sinceMs: isOver ? expiresMs : sinceMs,
-        message: `its certificate ${isOver ? "ended" : "ends"} at ${timeText(expiresMs)}`,
-        help,
-      },
-    ];
-  });
+  return certificates.flatMap((each) => [...faultAlarms(each), ...endAlarms(each, nowMs)]);
+}
+
+/** The node goes on with what it has; the next start would not come up. */
+function faultAlarms({ listener, fault }: ListenerCertificate): Alarm[] {
+  if (fault === undefined) return [];
+  return [
+    {
+      ...{ name: "certificate_refused", subject: `listener ${listener}`, severity: "critical" },
+      sinceMs: fault.sinceMs,
+      message: `its files are not taken, the former ones are used: ${fault.reason}`,
+      help: "Mend certificate and key; a node takes files that change within seconds. The next start would not come up.",
+    },
+  ];
+}
+
+function endAlarms({ listener, expiresMs }: ListenerCertificate, nowMs: number): Alarm[] {
+  const sinceMs = expiresMs - certificateWarnMs;
+  if (nowMs <= sinceMs) return [];
+  const isOver = nowMs >= expiresMs;
+  return [
+    {
+      name: isOver ? "certificate_expired" : "certificate_expires",
+      subject: `listener ${listener}`,
+      severity: isOver ? "critical" : "warning",
+      sinceMs: isOver ? expiresMs : sinceMs,
+      message: `its certificate ${isOver ? "ended" : "ends"} at ${timeText(expiresMs)}`,
+      help,
+    },
+  ];
 }
 
 /** Reads the files, as the next start would. */

@@ -46,6 +46,7 @@ export function examineDirectory(settings: Settings, clock: Clock): Promise<Doct
 
 export async function examine(patient: Patient): Promise<Doctor> {
   const sync = await syncTimes(patient);
+  const times = "fault" in sync ? undefined : sync;
   const checks: Advice[] = [
     ...(await patient.checks()),
     descriptorCheck(patient.settings),
@@ -72,8 +73,8 @@ export async function examine(patient: Patient): Promise<Doctor> {
       fileSystem: space.type ?? "unknown",
       freeBytes: space.freeBytes,
       totalBytes: space.totalBytes,
-      syncMsMedian: round(sync?.median ?? -1),
-      syncMsP99: round(sync?.p99 ?? -1),
+      syncMsMedian: round(times?.median ?? -1),
+      syncMsP99: round(times?.p99 ?? -1),
     },
   };
 }
@@ -117,9 +118,10 @@ const syncMsSlow = 20;
 const probeName = "doctor.tmp";
 
 type SyncTimes = { readonly median: number; readonly p99: number };
+/** The code of what keeps it from writing. */
+type SyncFault = { readonly fault: string };
 
-/** Undefined when nothing can be written. */
-async function syncTimes({ dir, disk, clock }: Patient): Promise<SyncTimes | undefined> {
+async function syncTimes({ dir, disk, clock }: Patient): Promise<SyncTimes | SyncFault> {
   const path = joinPath(dir, probeName);
   try {
     await disk.remove(path);
@@ -132,7 +134,7 @@ async function syncTimes({ dir, disk, clock }: Patient): Promise<SyncTimes | und
     }
   } catch (error) {
     if (!isCodedError(error)) throw error;
-    return undefined;
+    return { fault: error.code };
   }
 }
 
@@ -150,10 +152,13 @@ async function timeSyncs(file: DiskFile, clock: Clock): Promise<SyncTimes> {
   return { median: part(0.5), p99: part(0.99) };
 }
 
-function syncCheck(sync: SyncTimes | undefined): Advice {
+/** A full volume passes; a disk that fails does not, and no node runs on it. */
+function syncCheck(sync: SyncTimes | SyncFault): Advice {
   const name = "sync";
-  if (sync === undefined) {
-    return { name, state: "warning", message: "could not write to the data directory" };
+  if ("fault" in sync) {
+    const message = `could not write to the data directory (${sync.fault})`;
+    const help = `Acks need it. \`flagstone explain ${sync.fault}\` says more.`;
+    return { name, state: sync.fault === "DISK_FULL" ? "warning" : "failed", message, help };
   }
   const message = `fdatasync takes ${round(sync.median)} ms, ${round(sync.p99)} ms at the 99th percentile`;
   if (sync.p99 <= syncMsSlow) return { name, state: "ok", message };

@@ -30,13 +30,15 @@ type Watched = {
   /** Of the material in use. */
   expiresMs: number;
   /** Why what lies there now is not taken. */
-  fault: string | undefined;
+  fault: { readonly reason: string; readonly sinceMs: number } | undefined;
 };
 
 export type ListenerCertificate = {
   readonly listener: string;
   /** Wall clock: the first end of a certificate in its chain. */
   readonly expiresMs: number;
+  /** Of files that are not taken; what was used before goes on being used. */
+  readonly fault?: { readonly reason: string; readonly sinceMs: number } | undefined;
 };
 
 /** A fortnight: time for whoever renews by hand; those that renew by themselves are done by then. */
@@ -79,7 +81,11 @@ export class CertificateWatch {
 
   /** The certificates in use, for metrics and alarms. */
   list(): readonly ListenerCertificate[] {
-    return this.#watched.map(({ name, expiresMs }) => ({ listener: name, expiresMs }));
+    return this.#watched.map(({ name, expiresMs, fault }) => ({
+      listener: name,
+      expiresMs,
+      fault,
+    }));
   }
 
   /** Looks at all files now; the result names the listeners whose certificate has changed. */
@@ -95,7 +101,7 @@ export class CertificateWatch {
   demandGood(): void {
     for (const { name, fault } of this.#watched) {
       if (fault === undefined) continue;
-      throw nodeErrors.certificateRefused({ listener: name, reason: fault });
+      throw nodeErrors.certificateRefused({ listener: name, reason: fault.reason });
     }
   }
 
@@ -121,7 +127,8 @@ export class CertificateWatch {
       return true;
     } catch (error) {
       const reason = toError(error).message;
-      watched.fault = reason;
+      const sinceMs = watched.fault?.sinceMs ?? Math.floor(this.#clock.wallUs() / 1000);
+      watched.fault = { reason, sinceMs };
       this.#logger.error("node.certificate_refused", { listener: name, reason });
       return false;
     }

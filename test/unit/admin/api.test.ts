@@ -477,9 +477,10 @@ test("nobody washes out of the audit log what higher roles did, by doing or by t
   await ask(api("/keys"), { method: "POST", body: { name: "made", role: "viewer" } });
   await ask(api("/clients/a"), { method: "DELETE" });
   const body = { topic: "t".repeat(200), payload: "x" };
-  // Each entry is some 300 bytes; a trail has room for 21 KiB of them.
+  // Each entry is some 400 bytes; a trail has room for 16 KiB of them.
   for (let count = 0; count < 120; count++) {
     await ask(api("/publish"), { method: "POST", body, key: viewerKey });
+    await ask(api("/publish"), { method: "POST", body, key: operatorKey });
     await ask(api("/keys"), {
       method: "POST",
       body: { name: "n", role: "admin" },
@@ -498,7 +499,8 @@ test("nobody washes out of the audit log what higher roles did, by doing or by t
   expect(seen).toHaveLength(total);
   expect(seen.filter(({ status }) => status === 403).length).toBeLessThan(120);
   const done = seen.filter(({ status }) => status === 200).map(({ operation }) => operation);
-  expect(done).toEqual(["kickClient", "createKey"]);
+  expect(done.filter((each) => each === "publish").length).toBeLessThan(120);
+  expect(done.filter((each) => each !== "publish")).toEqual(["kickClient", "createKey"]);
 });
 
 describe("users and rules", () => {

@@ -172,14 +172,17 @@ describe("an export", () => {
     await until(tasks, id, "done");
     const { path, bytes } = tasks.exported(id);
     const downloads = new Downloads(disk);
-    const openOne = () => clock.complete(downloads.open(path, bytes));
-    const streams = [await openOne(), await openOne(), await openOne(), await openOne()];
-    await expect(openOne()).rejects.toThrow("at their limit of 4");
+    const openOne = (keyId: string) => clock.complete(downloads.open(path, bytes, keyId));
+    const streams = [await openOne("a"), await openOne("a")];
+    await expect(openOne("a")).rejects.toThrow("of this key are at their limit of 2");
+    streams.push(await openOne("b"), await openOne("b"));
+    await expect(openOne("c")).rejects.toThrow("downloads are at their limit of 4");
     await clock.complete((streams[0] as ReadableStream).cancel());
-    const again = await openOne();
+    await expect(openOne("b")).rejects.toThrow("of this key");
+    const again = await openOne("a");
     const text = await clock.complete(new Response(again).text());
     expect(Buffer.byteLength(text)).toBe(bytes);
-    await openOne();
+    await openOne("c");
   });
 
   test("whose file cannot be read any more gives its reader's place back", async () => {
@@ -196,7 +199,7 @@ describe("an export", () => {
     };
     const downloads = new Downloads({ open } as unknown as Disk);
     for (let each = 0; each < 5; each++) {
-      const stream = await downloads.open("exports/a", 100);
+      const stream = await downloads.open("exports/a", 100, "a");
       await expect(new Response(stream).text()).rejects.toThrow("EIO");
     }
     expect(isOpen.count).toBe(0);

@@ -112,6 +112,11 @@ test("doctor times the syncs of the data disk, and warns of slow and of impossib
   expect(slow.facts.syncMsP99).toBeGreaterThanOrEqual(40);
   disk.inject({ on: "write", path: "doctor.tmp", fails: "ENOSPC" });
   expect((await look()).sync).toMatchObject({
-    ...{ state: "warning", message: "could not write to the data directory" },
+    ...{ state: "warning", message: "could not write to the data directory (DISK_FULL)" },
+  });
+  disk.inject({ on: "fdatasync", path: "doctor.tmp", fails: "EIO" });
+  expect((await look()).sync).toMatchObject({
+    ...{ state: "failed", message: "could not write to the data directory (DISK_IO_FAILED)" },
+    help: expect.stringContaining("flagstone explain DISK_IO_FAILED"),
   });
 });

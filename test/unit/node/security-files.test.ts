@@ -151,7 +151,8 @@ test("a reload demands that what lies there is what is used, however often it wa
     const [cert, key] = [join(folder, "c"), join(folder, "k")];
     await writeFile(cert, server.cert);
     await writeFile(key, server.key);
-    const watch = new CertificateWatch(new SimClock(), listening().logger);
+    const clock = new SimClock();
+    const watch = new CertificateWatch(clock, listening().logger);
     const { tls } = createSettings({
       listeners: { tls: { type: "tls", tls: { cert, key } } },
     }).listeners.tls!;
@@ -173,12 +174,20 @@ test("a reload demands that what lies there is what is used, however often it wa
     expect(await demand()).toBe("good");
     await writeFile(cert, renewed.cert);
     for (let n = 0; n < 2; n++) expect(await demand()).toContain("no pair");
+    const alarm = () => certificateAlarms(watch.list(), 0);
+    expect(alarm()).toMatchObject([{ name: "certificate_refused", subject: "listener tls" }]);
+    const [{ sinceMs } = { sinceMs: -1 }] = alarm();
+    await clock.advance(60_000);
     await rm(cert);
     expect(await demand()).toContain("no such file");
+    expect(alarm()).toMatchObject([
+      { severity: "critical", sinceMs, message: expect.stringContaining("no such file") },
+    ]);
     await writeFile(cert, renewed.cert);
     expect(await demand()).not.toBe("good");
     await writeFile(cert, server.cert);
     expect(await demand()).toBe("good");
+    expect(alarm()).toEqual([]);
     await rm(cert);
     await demand();
     await writeFile(cert, server.cert);
