@@ -275,6 +275,32 @@ test("a verify that finds damage ends with 1 and says where", async () => {
   expect(error).toContain("did not end well: 1 findings");
 });
 
+test("long work is waited for with a bar in a terminal, and without one to a pipe", async () => {
+  const { clock, node } = world;
+  node.parts.operator.verify = async ({ onProgress } = {}) => {
+    onProgress?.({ done: 1, total: 2, unit: "blocks", what: "blocks" });
+    await sleep(clock, 1200);
+    return { slabs: 1, blocks: 2, ttvs: 3, findings: [] };
+  };
+  for (const isTerminal of [true, false]) {
+    const paper = createFakeIo({
+      environment: { FLAGSTONE_KEY: world.adminKey, XDG_CONFIG_HOME: folder },
+    });
+    const io = { ...paper, isTerminal, clock: systemClock };
+    expect(await runCli(["verify", "--shard", "1"], io)).toBe(0);
+    const drawn = `\r[${"#".repeat(15)}${".".repeat(15)}] shard 1 of 1, `;
+    if (isTerminal) expect(paper.stderr()).toContain(drawn);
+    // It leaves nothing on its line.
+    expect(
+      paper
+        .stderr()
+        .replaceAll(/\r[^\r]*(?=\r)/g, "")
+        .trim(),
+    ).toBe("");
+    if (!isTerminal) expect(paper.stderr()).toBe("");
+  }
+});
+
 test("--watch asks again until it is stopped", async () => {
   const paper = createFakeIo({
     environment: { FLAGSTONE_KEY: world.adminKey, XDG_CONFIG_HOME: folder },
