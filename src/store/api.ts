@@ -191,7 +191,11 @@ export type SubscriberFilter<T = unknown> = {
   readonly context: T;
 };
 
-/** A TTV on its way to subscribers: one object for all of them. Valid during the call. */
+/**
+ * A TTV on its way to subscribers: one object for all of them. Valid during the call, and what keeps it
+ * copies it field by field: one that comes from a slab looks each up when it is asked, so a spread
+ * (`{ ...ttv }`) has none of them.
+ */
 export type DeliverableTtv = Ttv & { readonly ref: TtvRef };
 
 export interface SubscriberPort<T = unknown> {

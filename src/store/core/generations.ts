@@ -72,8 +72,12 @@ export class GenerationTable {
   }
 
   /** @throws STORE_GENERATION_UNKNOWN. */
+  find(number: number): Generation | undefined {
+    return this.#generations.find((each) => each.number === number);
+  }
+
   get(number: number): Generation {
-    const found = this.#generations.find((each) => each.number === number);
+    const found = this.find(number);
     if (found === undefined) throw storeErrors.generationUnknown({ generation: number });
     return found;
   }
@@ -150,6 +154,10 @@ export class GenerationTable {
   /** Those that readers may read, oldest first. */
   readable(): Generation[] {
     return this.#generations.filter((each) => each.state !== "dropping");
+  }
+
+  numbersIn(state: Generation["state"]): number[] {
+    return this.#generations.filter((each) => each.state === state).map((each) => each.number);
   }
 
   /** Adds a block that was written to a stream of a generation. */

@@ -34,9 +34,9 @@ export function gapOf({ sizeBytes }: BlockRow): MissingReason | undefined {
 }
 
 /**
- * From where on a reader meets it. What is gone is passed at its end, wherever it lay: who stops on the
- * way there is told once all the same. What cannot be read now may be mended by then, for those who have
- * not passed it: the others are told at its begin.
+ * From where on a reader meets it. What is gone is passed at its end, wherever it lay: who stops on
+ * the way there is told once all the same. What cannot be read now may be mended by then, for those
+ * who have not passed it: the others are told at its begin.
  */
 export function metAtUs(row: BlockRow): number {
   const isPassedAtEnd = gapOf(row) !== undefined && row.sizeBytes !== unreadableSize;

@@ -297,8 +297,8 @@ export class Generations {
     const proofs = new Map(packed.proofs);
     const rows = tableRows(this.#table, [...changed, ...packed.rows]);
     const spans = this.#dropped.capture();
-    const sealing = this.#numbersIn("sealing");
-    const leaving = this.#numbersIn("dropping");
+    const sealing = this.#table.numbersIn("sealing");
+    const leaving = this.#table.numbersIn("dropping");
     return {
       prepare: async () => {
         for (const slab of slabs) {
@@ -361,7 +361,7 @@ export class Generations {
 
   async #sizeOf(number: number): Promise<number> {
     const { folders } = this.#shelf;
-    const pack = this.#table.generations.find((each) => each.number === number)?.pack ?? 0;
+    const pack = this.#table.find(number)?.pack ?? 0;
     const packing = this.packs.nameOf(number);
     const sizeBytes = await folders.size({ number, pack });
     return sizeBytes + (packing === undefined ? 0 : await folders.size(packing));
@@ -435,7 +435,7 @@ export class Generations {
 
   /** Undefined while the table does not have it: nothing is in it then. */
   #expected(number: number): SlabExpected | undefined {
-    const generation = this.#table.generations.find((each) => each.number === number);
+    const generation = this.#table.find(number);
     if (generation === undefined) return undefined;
     return {
       generation,
@@ -533,25 +533,14 @@ export class Generations {
           this.#parts.onSealed(added.sizeBytes);
         },
         onUsed: () => {
-          if (this.#isSealed(span.generation)) openSlabs.used(slab);
+          if (this.#table.find(span.generation)?.state === "sealed") openSlabs.used(slab);
         },
-        countOf: (stream) => this.#countOf(span.generation, stream),
+        countOf: (stream) => this.#table.find(span.generation)?.streams.get(stream)?.ttvs ?? 0,
         onFailure: this.#parts.onFailure,
       },
       span,
     );
     return slab;
-  }
-
-  #isSealed(number: number): boolean {
-    return this.#table.generations.some(
-      (each) => each.number === number && each.state === "sealed",
-    );
-  }
-
-  #countOf(number: number, stream: number): number {
-    const generation = this.#table.generations.find((each) => each.number === number);
-    return generation?.streams.get(stream)?.ttvs ?? 0;
   }
 
   // -------------------------------------------------------------- leaving
@@ -586,12 +575,6 @@ export class Generations {
       this.#trust.forget(number);
       this.#shelf.discard(generation, isDamaged ? "set_aside" : "remove");
     }
-  }
-
-  #numbersIn(state: Generation["state"]): number[] {
-    return this.#table.generations
-      .filter((each) => each.state === state)
-      .map((each) => each.number);
   }
 }
 
