@@ -1,6 +1,6 @@
 // The operator's surface on the launched broker: HTTP interface and the commands over it.
 
-import { chmod, readFile, writeFile } from "node:fs/promises";
+import { chmod, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import net from "node:net";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -179,6 +179,10 @@ describe("an operator", () => {
               () => writeFile(file, "logger: {level: loud}\nmqtt: {inflightMx: 5}\n"),
               () => writeFile(file, "logger: {level: debug}\nmqtt: {inflightM"),
               () => writeFile(file, Buffer.from([0xff, 0xfe, 0x00])),
+              () => writeFile(file, "[".repeat(100_000)),
+              // Nobody can read these two, whoever the test runs as.
+              () => rm(file).then(() => mkdir(file)),
+              () => rm(file, { recursive: true }),
             ];
             for (const spoil of faults) {
               await spoil();
