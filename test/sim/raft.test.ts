@@ -26,6 +26,12 @@ describe("simulation", () => {
     }
   });
 
+  // Added and removed again behind its own commit index, it alone had the log to lead with.
+  test("a node whose newest configuration and known committed one both lack it still stands", () => {
+    const { failure } = simulate({ seed: 3_063_484, steps });
+    expect(failure).toBeUndefined();
+  });
+
   test("a commit is judged by the configuration it was made under, though it is taken back at once", () => {
     const { failure } = simulate({ seed: 614_647, steps });
     expect(failure).toBeUndefined();

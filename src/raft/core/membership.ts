@@ -90,6 +90,12 @@ export class ConfigurationHistory {
     return this.#steps[0] as Dated;
   }
 
+  /** Whether `node` votes in the one in force at `index` or in any later one. */
+  hasVoterFrom(index: number, node: NodeId): boolean {
+    const base = this.#steps.indexOf(this.at(index));
+    return this.#steps.slice(base).some(({ configuration }) => isVoter(configuration, node));
+  }
+
   add(index: number, configuration: Configuration): void {
     assert(index > this.newestIndex, `configuration at ${index} is not the newest`);
     this.#steps.push({ index, configuration });

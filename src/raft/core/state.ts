@@ -154,13 +154,12 @@ export function isPeer(state: RaftState, node: NodeId): boolean {
 }
 
 /**
- * Whether the node may stand for election: a voter of the newest configuration or of the committed
- * one, since either may turn out to be the one in force.
+ * Whether the node may stand for election: a voter of the newest configuration, of the one that it
+ * knows to be committed, or of one between them. Any of these may be the one in force, and where the
+ * others lack what this node's log has, nobody else can be elected.
  */
 export function mayCampaign(state: RaftState): boolean {
-  if (state.repairing) return false;
-  if (countsItself(state)) return true;
-  return isVoter(state.configurations.at(state.log.commit).configuration, state.id);
+  return !state.repairing && state.configurations.hasVoterFrom(state.log.commit, state.id);
 }
 
 /** Whether the leader has committed an entry of its own term, so that its commit is the newest. */

@@ -124,6 +124,14 @@ describe("the configurations of a log", () => {
     expect(steps.at(100).index).toBe(9);
   });
 
+  test("a voter of any configuration from the committed one on may be needed as a leader", () => {
+    const steps = history();
+    expect(steps.hasVoterFrom(0, 4)).toBe(true);
+    expect(steps.hasVoterFrom(8, 4)).toBe(true);
+    expect(steps.hasVoterFrom(9, 4)).toBe(false);
+    expect(steps.hasVoterFrom(9, 3)).toBe(true);
+  });
+
   test("a truncated change is rolled back", () => {
     const steps = history();
     steps.truncateFrom(9);
