@@ -97,6 +97,34 @@ describe("a block", () => {
   });
 });
 
+/**
+ * Twelve TTVs of two topics in a generation that has ended; one block of them and the row that led to it
+ * are gone, and the log has let go of them. The machine is off.
+ */
+async function loseTheFifth(
+  prepare: (store: LocalStore) => void = () => undefined,
+): Promise<{ m: StoreMachine; times: readonly number[] }> {
+  const m = new StoreMachine({ seed: 10, store: { shards: 1 }, segmentBytes: 4096 });
+  const { store } = await m.boot();
+  prepare(store);
+  const times: number[] = [];
+  for (let n = 0; n < 12; n++) {
+    times.push(await put(m, store, `t/${n % 2}`, `${n}`));
+    await m.clock.complete(store.checkpoint());
+  }
+  await m.clock.complete(store.rotate());
+  for (let n = 0; n < 20; n++) await put(m, store, "u", `later-${n}-${"x".repeat(500)}`);
+  await m.clock.complete(store.checkpoint());
+  await m.clock.advance(2_000);
+  m.kill();
+  const lost = Buffer.alloc(8);
+  lost.writeBigUInt64BE(BigInt(times[4]!));
+  for (const name of ["blocks", "index"]) {
+    m.kv.hollow(`${shardDir(m)}/g00000001/${name}`, (key) => !key.includes(lost));
+  }
+  return { m, times };
+}
+
 describe("a slab", () => {
   async function threeGenerations(m: StoreMachine, late = 0): Promise<number[]> {
     const { store } = await m.boot();
@@ -167,27 +195,10 @@ describe("a slab", () => {
   });
 
   test("that lost a block and the row that led to it tells each reader once of a span it lay in", async () => {
-    const m = new StoreMachine({ seed: 10, store: { shards: 1 }, segmentBytes: 4096 });
-    let { store } = await m.boot();
-    const times: number[] = [];
-    for (let n = 0; n < 12; n++) {
-      times.push(await put(m, store, `t/${n % 2}`, `${n}`));
-      await m.clock.complete(store.checkpoint());
-    }
-    await m.clock.complete(store.rotate());
-    // The log goes on, and lets go of what it had of the first generation.
-    for (let n = 0; n < 20; n++) await put(m, store, "u", `later-${n}-${"x".repeat(500)}`);
-    await m.clock.complete(store.checkpoint());
-    await m.clock.advance(2_000);
-    m.kill();
+    const { m, times } = await loseTheFifth();
     const lostUs = times[4]!;
-    const lost = Buffer.alloc(8);
-    lost.writeBigUInt64BE(BigInt(lostUs));
-    for (const name of ["blocks", "index"]) {
-      m.kv.hollow(`${shardDir(m)}/g00000001/${name}`, (key) => !key.includes(lost));
-    }
     for (let start = 0; start < 2; start++) {
-      ({ store } = await m.boot());
+      const { store } = await m.boot();
       const reader = await readAll(m, store);
       expect(reader.values).toHaveLength(31);
       expect(reader.missedReports).toMatchObject([{ count: 1, reason: "damaged" }]);
@@ -210,29 +221,12 @@ describe("a slab", () => {
   });
 
   test("that lost what a reader passed tells it, also where its filter matches nothing behind", async () => {
-    const m = new StoreMachine({ seed: 10, store: { shards: 1 }, segmentBytes: 4096 });
-    let { store } = await m.boot();
-    store.interest.add("t/0", new Map());
-    const times: number[] = [];
-    for (let n = 0; n < 12; n++) {
-      times.push(await put(m, store, `t/${n % 2}`, `${n}`));
-      await m.clock.complete(store.checkpoint());
-    }
-    await m.clock.complete(store.rotate());
-    for (let n = 0; n < 20; n++) await put(m, store, "u", `later-${n}-${"x".repeat(500)}`);
-    await m.clock.complete(store.checkpoint());
-    await m.clock.advance(2_000);
-    m.kill();
-    const lost = Buffer.alloc(8);
-    lost.writeBigUInt64BE(BigInt(times[4]!));
-    for (const name of ["blocks", "index"]) {
-      m.kv.hollow(`${shardDir(m)}/g00000001/${name}`, (key) => !key.includes(lost));
-    }
+    const { m, times } = await loseTheFifth(({ interest }) => interest.add("t/0", new Map()));
     for (let start = 0; start < 2; start++) {
       const opened = await m.clock.complete(m.open());
       opened.store.interest.add("t/0", new Map());
       await m.clock.complete(opened.store.start());
-      ({ store } = opened);
+      const { store } = opened;
       const shard = store.logShards[0]!;
       // It ends with the last match in hand, before it comes to the end of what is gone.
       const first: Reader = new Reader(store, ["t/0"], new Map(), { room: 5 });
