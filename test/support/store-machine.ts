@@ -136,3 +136,16 @@ export class StoreMachine {
     this.events.push({ event, fields });
   }
 }
+
+/** Another shard fills the log with 180 kB: what nobody needs of it goes. */
+export async function turnLogOver({ clock }: StoreMachine, store: LocalStore): Promise<void> {
+  for (let n = 0; n < 60; n++) {
+    const written = new Promise<void>((resolve) => {
+      const writes = [{ key: `k${n}`, value: Buffer.alloc(3_000) }];
+      store.state("x").write(writes, [], () => resolve());
+    });
+    await clock.complete(written);
+  }
+  await clock.complete(store.checkpoint());
+  await clock.advance(1_000);
+}

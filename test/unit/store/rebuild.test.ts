@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { LocalStore } from "../../../src/store/index.ts";
 import { append, appendRequest, Reader } from "../../support/store-calls.ts";
-import { StoreMachine } from "../../support/store-machine.ts";
+import { StoreMachine, turnLogOver } from "../../support/store-machine.ts";
 
 const oneShard = (seed: number) => new StoreMachine({ seed, store: { shards: 1 } });
 const messages = "data/db/messages/s0003";
@@ -86,15 +86,7 @@ describe("a shard store that is lost together with its copy", () => {
     m.kill();
     let { store } = await m.boot();
     await m.clock.complete(store.checkpoint());
-    for (let n = 0; n < 60; n++) {
-      const written = new Promise<void>((resolve) => {
-        const writes = [{ key: `k${n}`, value: Buffer.alloc(3_000) }];
-        store.state("x").write(writes, [], () => resolve());
-      });
-      await m.clock.complete(written);
-    }
-    await m.clock.complete(store.checkpoint());
-    await m.clock.advance(1_000);
+    await turnLogOver(m, store);
     m.kill();
     await loseBoth(m, messages, "gone");
     ({ store } = await m.boot());

@@ -5,7 +5,7 @@
 import { describe, expect, test } from "vitest";
 import type { LocalStore } from "../../../src/store/index.ts";
 import { append, appendRequest, Reader } from "../../support/store-calls.ts";
-import { StoreMachine } from "../../support/store-machine.ts";
+import { StoreMachine, turnLogOver } from "../../support/store-machine.ts";
 
 const oneShard = (seed: number) => new StoreMachine({ seed, store: { shards: 1 } });
 const shardDir = "data/db/messages/s0003";
@@ -79,26 +79,13 @@ async function threeGenerations(seed: number): Promise<Run> {
   return run;
 }
 
-/** Other shards fill the log: what nobody needs of it goes. */
-async function turnLogOver({ m, store }: Run): Promise<void> {
-  for (let n = 0; n < 60; n++) {
-    const written = new Promise<void>((resolve) => {
-      const writes = [{ key: `k${n}`, value: Buffer.alloc(3_000) }];
-      store.state("x").write(writes, [], () => resolve());
-    });
-    await m.clock.complete(written);
-  }
-  await m.clock.complete(store.checkpoint());
-  await m.clock.advance(1_000);
-}
-
 describe.each(["damage", "hollow"] as const)("a copy that is older than its store (%s)", (how) => {
   test("than a checkpoint: what came since is in the log still", async () => {
     const run = await threeGenerations(1);
     run.failCopy();
     await run.some(40);
     await run.m.clock.complete(run.store.checkpoint());
-    await turnLogOver(run);
+    await turnLogOver(run.m, run.store);
     await run.loseStore(how);
     expect((await run.expectAll()).missedReports).toEqual([]);
   });
@@ -121,7 +108,7 @@ describe.each(["damage", "hollow"] as const)("a copy that is older than its stor
     run.failCopy();
     await run.m.clock.complete(run.store.rotate());
     expect((await run.m.clock.complete(run.store.operator.repack({ all: true }))).packed).toBe(3);
-    await turnLogOver(run);
+    await turnLogOver(run.m, run.store);
     await run.loseStore(how);
     expect((await run.expectAll()).missedReports).toEqual([]);
   });
@@ -131,7 +118,7 @@ describe.each(["damage", "hollow"] as const)("a copy that is older than its stor
     run.failCopy();
     const { fromUs } = run.store.operator.generations(3)[1]!;
     await run.m.clock.complete(run.store.dropUntil(fromUs));
-    await turnLogOver(run);
+    await turnLogOver(run.m, run.store);
     await run.loseStore(how);
     const reader = await run.expectAll(run.values.slice(30));
     expect(reader.missedReports.map(({ count, reason }) => [count, reason])).toEqual([
