@@ -21,4 +21,59 @@ export const clusterErrors = defineErrors({
     message: "a snapshot of shard {shard} says only that its maker holds the state",
     help: "It is of use to the node that took it alone: the log has to reach far enough back.",
   },
+  foundingInvalid: {
+    code: "CLUSTER_FOUNDING_INVALID",
+    kind: "invalid",
+    message: "the cluster {cluster} cannot be formed: {reason}",
+    help: "Give all first members the same list of names, this node's own among them.",
+  },
+  rosterCorrupt: {
+    code: "CLUSTER_ROSTER_CORRUPT",
+    kind: "corrupt",
+    message: "the roster's entry or snapshot at {index} holds nothing that this release reads",
+    help: "Start the release that the other nodes run, or a later one; then look at this disk.",
+  },
+  rosterUnreached: {
+    code: "CLUSTER_ROSTER_UNREACHED",
+    kind: "retry",
+    message: "no leader of the roster answered within {waitedMs} ms",
+    help: "A majority of its members must be up and reach each other; then ask again.",
+  },
+  refused: {
+    code: "CLUSTER_CHANGE_REFUSED",
+    kind: "invalid",
+    message: "{reason}",
+    help: "Look at the sites of the cluster and their states first.",
+  },
+  clockOff: {
+    code: "CLUSTER_CLOCK_OFF",
+    kind: "invalid",
+    message:
+      "the clock of this node is {offMs} ms {which} node {node}'s, which leads; at most {maxMs}",
+    help: "Set the clock, by NTP for example, and start again: a leader's clock gives commit times.",
+  },
+  dirInUse: {
+    code: "CLUSTER_DIR_IN_USE",
+    kind: "invalid",
+    message: "{dir} holds the data of a node ({found}) and cannot join a cluster",
+    help: "Choose an empty directory: nothing is dropped to join.",
+  },
+  notMember: {
+    code: "CLUSTER_NOT_MEMBER",
+    kind: "invalid",
+    message: "{dir} is of no member of a cluster, and no first members are given to form one with",
+    help: "Ask a member of the cluster to take it in, or give the list of the first members.",
+  },
+  left: {
+    code: "CLUSTER_NODE_LEFT",
+    kind: "invalid",
+    message: "node {node} left the cluster and never comes back",
+    help: "Join with an empty directory, under a new number.",
+  },
+  stopped: {
+    code: "CLUSTER_START_STOPPED",
+    kind: "closed",
+    message: "the node was told to stop before a majority of its cluster was there",
+    help: "Start it again when the other nodes are up.",
+  },
 });

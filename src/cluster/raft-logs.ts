@@ -11,7 +11,7 @@ import { RaftLog } from "./raft-log.ts";
 export type RaftLogsSettings = {
   /** The number of this node. */
   readonly node: number;
-  /** Members of a group that is made here: the same at all of them. */
+  /** Members of a group that is made here: the same at all of them. None: it is told by others. */
   readonly voters: readonly number[];
 };
 
@@ -73,7 +73,7 @@ export class RaftLogs implements ShardLogs, ForwardPeers {
     const { node, voters } = this.#settings;
     const { shard: group } = log;
     if (host.storedGroups().includes(group)) return host.openGroup(group);
-    const configuration = { voters, learners: [] };
-    return host.createGroup({ group, node, configuration });
+    if (voters.length === 0) return host.createGroup({ group, node });
+    return host.createGroup({ group, node, configuration: { voters, learners: [] } });
   }
 }

@@ -22,7 +22,7 @@ export {
 } from "./host/identity.ts";
 export { beginLife, type Life } from "./host/life.ts";
 export type { SnapshotChunk, SnapshotHead, SnapshotManifest } from "./host/manifest.ts";
-export type { Member } from "./host/members.ts";
+export { type Member, MemberTable } from "./host/members.ts";
 export { createMemorySnapshots } from "./host/memory-snapshots.ts";
 export { type MemoryFaults, MemoryNetwork, noFaults } from "./host/memory-transport.ts";
 export * from "./host/ports.ts";

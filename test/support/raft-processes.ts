@@ -33,7 +33,7 @@ export function slowdownNow(): number {
 /** A pause between two acknowledged writes that is worth a word: a fail-over, or nearly one. */
 const stallMs = 500;
 
-type Waiting = { resolve: (answer: { value?: unknown; error?: string }) => void };
+type Waiting = { resolve: (answer: { value?: unknown; error?: string } | undefined) => void };
 
 export class KvNode {
   readonly node: number;
@@ -126,10 +126,12 @@ export class KvNode {
     });
   }
 
-  // Who waits runs into the time limit: the fate of a request is not known.
+  // The fate of what was asked is not known.
   #lose(): void {
     this.#socket?.destroy();
     this.#socket = undefined;
+    for (const { resolve } of this.#waiting.values()) resolve(undefined);
+    this.#waiting.clear();
   }
 }
 
