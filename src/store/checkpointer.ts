@@ -146,6 +146,7 @@ export class Checkpointer {
     const sinceMs = this.#dirtySinceMs.get(shard) ?? nowMs;
     this.#dirtySinceMs.set(shard, sinceMs);
     const { bytesMax, ageMsMax } = this.#policy;
+    if (shard.isAwaited) return true;
     return shard.bytesSinceCheckpoint >= bytesMax || nowMs - sinceMs >= ageMsMax;
   }
 }

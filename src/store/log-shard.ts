@@ -149,6 +149,10 @@ export class LogShard implements ShardMachine, ShardSource {
     return this.#dispatchedUs;
   }
 
+  get isAwaited(): boolean {
+    return this.generations.waits.isAny;
+  }
+
   /** Replay is over: dispatch begins behind it. */
   async begin(): Promise<void> {
     this.#dispatchedUs = this.appliedUs;

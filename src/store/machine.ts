@@ -35,6 +35,8 @@ export interface ShardMachine {
   beforeReplay(kind: number, body: ByteReader): Promise<void> | undefined;
   /** Replay only: entries are missing here, and later ones may build on what they said. */
   entriesLost(): void;
+  /** Somebody waits for a checkpoint that begins from now on. */
+  readonly isAwaited?: boolean;
   /** Freezes what a checkpoint at this moment consists of. */
   capture(): CheckpointImage;
   /**

@@ -214,11 +214,7 @@ export class ShardOpener {
           if (shardLogs === undefined) await visitLogged(wal, store.shard, logger, visit);
         },
         onLost: (lost) => interest.lost(ordinal, lost),
-        // A failure is logged by the shard; the next checkpoint will do as well.
-        onSetAside: () =>
-          void log()
-            .shard.checkpoint()
-            .catch(() => undefined),
+        onSetAside: () => void checkpointFor(log()).catch(() => undefined), // the shard logged why
         onFailure: (error) =>
           log().shard.fail(storeErrors.failed({ reason: error.message }, error)),
         onSealed: (sizeBytes) => {
@@ -283,6 +279,12 @@ export class ShardOpener {
 /** Without it the next start mends once more, to the same end. */
 async function proveAgain(shard: Shard): Promise<void> {
   await shard.checkpoint().catch(() => undefined); // the shard logged why
+}
+
+async function checkpointFor({ shard }: LogShard): Promise<void> {
+  await shard.checkpoint();
+  // One that was under way had begun before.
+  while (shard.isAwaited) await shard.checkpoint();
 }
 
 function remembered(measure: () => Promise<number>): Pick<GroupShard, "measure" | "sizeBytes"> {

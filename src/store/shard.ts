@@ -136,7 +136,12 @@ export class Shard {
   get isDirty(): boolean {
     const { store } = this.#parts;
     // A checkpoint that its copy does not have is taken once more.
-    return this.#appliedIndex > store.checkpoint.index || !store.isCopied;
+    return this.#appliedIndex > store.checkpoint.index || !store.isCopied || this.isAwaited;
+  }
+
+  /** Somebody waits for a checkpoint. */
+  get isAwaited(): boolean {
+    return this.#parts.machine.isAwaited === true;
   }
 
   get isCheckpointing(): boolean {

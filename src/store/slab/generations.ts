@@ -22,6 +22,7 @@ import type { MendParts } from "../mending.ts";
 import type { ShardStore } from "../shard-store.ts";
 import type { Ttv } from "../types.ts";
 import type { BlockReader } from "./block-reader.ts";
+import { CheckpointWaits } from "./checkpoint-waits.ts";
 import { DroppedSpans } from "./dropped-spans.ts";
 import { fetchFrom } from "./fetch.ts";
 import {
@@ -38,7 +39,7 @@ import { LogSlab, type LogSlabSpan } from "./log-slab.ts";
 import type { OpenSlabs } from "./open-slabs.ts";
 import { Packs } from "./packs.ts";
 import type { SlabName } from "./slab-name.ts";
-import type { LostStream, SlabExpected, SlabProofs, VisitLogged } from "./slab-parts.ts";
+import type { LostStream, SlabExpected, SlabPair, SlabProofs, VisitLogged } from "./slab-parts.ts";
 import { SlabShelf } from "./slab-shelf.ts";
 import { SlabSizes } from "./slab-sizes.ts";
 import type { SlabCounters, SlabStores } from "./slab-stores.ts";
@@ -94,6 +95,8 @@ export class Generations {
   readonly #startUs: number;
   /** Rotations replayed after a loss that got other numbers than their entries say. */
   readonly #renumbered = new Map<number, number>();
+  /** Reads of slabs that were mended. */
+  readonly waits = new CheckpointWaits();
 
   private constructor(parts: GenerationsParts, table: GenerationTable, saved: SavedRows) {
     this.#parts = parts;
@@ -299,6 +302,7 @@ export class Generations {
     const spans = this.#dropped.capture();
     const sealing = this.#table.numbersIn("sealing");
     const leaving = this.#table.numbersIn("dropping");
+    const endWaits = this.waits.capture();
     return {
       prepare: async () => {
         for (const slab of slabs) {
@@ -314,6 +318,7 @@ export class Generations {
         for (const number of leaving) deleteGeneration(batch, number);
       },
       finish: (committed) => {
+        endWaits(committed);
         if (committed) {
           this.#trust.committed(proofs);
           packed.finish(true);
@@ -390,6 +395,7 @@ export class Generations {
 
   async close(): Promise<void> {
     this.#isClosed = true;
+    this.waits.close();
     // What is being opened is opened to its end, to be closed with the rest.
     await Promise.allSettled([this.#preparing]);
     await this.#shelf.close();
@@ -446,14 +452,21 @@ export class Generations {
     };
   }
 
-  #noteMended({ number, toUs }: Generation, lost: readonly LostStream[]): void {
+  /**
+   * Where something is lost, reads wait for a checkpoint: a reader's position may outlast the process,
+   * and so must what it is to be told behind it.
+   */
+  #noteMended({ number, toUs }: Generation, lost: readonly LostStream[]): SlabPair["settled"] {
     this.#parts.onLost(lost);
     this.#trust.lost(number, toUs === undefined);
     if (toUs === undefined) {
+      // Its shard begins with a checkpoint.
       this.#isCurrentLost = true;
-      return;
+      return undefined;
     }
+    const settled = lost.length === 0 ? undefined : this.waits.next();
     this.#parts.onSetAside();
+    return settled;
   }
 
   /** A generation that no entry speaks of: the very first, or in place of one that was lost. */

@@ -38,9 +38,7 @@ export async function openSlabPair(
     if (blocks === undefined || index === undefined) {
       throw opened.find((one) => one.status === "rejected")?.reason;
     }
-    const pair = { blocks: blocks.kv, index: index.kv };
-    await mendTogether(path, { blocks, index }, parts, expected);
-    return pair;
+    return await mendTogether(path, { blocks, index }, parts, expected);
   } catch (error) {
     await blocks?.kv.close();
     await index?.kv.close();
@@ -53,12 +51,14 @@ async function mendTogether(
   { blocks, index }: { readonly blocks: MendedKv; readonly index: MendedKv },
   parts: MendParts,
   expected: SlabExpected | undefined,
-): Promise<void> {
-  const isDamaged = blocks.damage !== undefined || index.damage !== undefined;
-  if (!isDamaged || expected === undefined) return;
-  const isIndexDamaged = index.damage !== undefined;
+): Promise<SlabPair> {
   const pair = { blocks: blocks.kv, index: index.kv };
+  const isDamaged = blocks.damage !== undefined || index.damage !== undefined;
+  if (!isDamaged || expected === undefined) return pair;
+  const isIndexDamaged = index.damage !== undefined;
   const { counts, lost } = await mendSlab(pair, { ...expected, isIndexDamaged });
-  expected.onMended(lost);
+  const settled = expected.onMended(lost);
   parts.logger.error("store.slab_mended", { slab: path, ...counts });
+  // Not awaited here: the checkpoint that comes may need the pair.
+  return { ...pair, settled };
 }

@@ -8,7 +8,12 @@ import { prefixEnd } from "../shard-store.ts";
 import type { Ttv } from "../types.ts";
 import { parseTopicRow, slabPrefix } from "./rows.ts";
 
-export type SlabPair = { readonly blocks: DurableKv; readonly index: DurableKv };
+export type SlabPair = {
+  readonly blocks: DurableKv;
+  readonly index: DurableKv;
+  /** Set where some of it is lost: reads wait for it, since they lead readers past what is gone. */
+  readonly settled?: Promise<void> | undefined;
+};
 
 /** What a sync proved of each of them. */
 export type SlabProofs = { readonly blocks: Uint8Array; readonly index: Uint8Array };
@@ -25,8 +30,11 @@ export type SlabExpected = {
   readonly untilUs: number;
   /** TTVs up to there that the log still has, in order. */
   readonly logged?: ((visit: VisitLogged) => Promise<void>) | undefined;
-  /** It was damaged and has been mended: its proofs are void. */
-  readonly onMended: (lost: readonly LostStream[]) => void;
+  /**
+   * It was damaged and has been mended: its proofs are void. Reads wait for what comes back: that who
+   * is to be told is on the medium.
+   */
+  readonly onMended: (lost: readonly LostStream[]) => SlabPair["settled"];
 };
 
 /** A stream with TTVs that are gone. */

@@ -109,7 +109,7 @@ export class SlabStores {
 
   /** The first window that ends above `afterUs`; undefined when there is none. */
   windowAfter(afterUs: number): Promise<Window | undefined> {
-    return this.#use(async ({ index }) => {
+    return this.#read(async ({ index }) => {
       this.counters.windowSeeks++;
       return firstWindowAfter(index, afterUs);
     });
@@ -117,7 +117,7 @@ export class SlabStores {
 
   /** Every row of a block or gap, stream by stream. */
   scanRows(visit: (row: BlockRow) => void): Promise<void> {
-    return this.#use(({ index }) => scanBlockRows(index, visit));
+    return this.#read(({ index }) => scanBlockRows(index, visit));
   }
 
   /** Resolves with what an opening may hold against the stores from now on. */
@@ -130,7 +130,7 @@ export class SlabStores {
 
   /** The first rows of a stream whose last time is above `afterUs`. */
   rowsAfter(stream: number, afterUs: number, countMax: number): Promise<BlockRow[]> {
-    return this.#use(async ({ index }) => {
+    return this.#read(async ({ index }) => {
       this.counters.rowSeeks++;
       const cursor = await index.cursor(blockRowRange(stream, afterUs));
       try {
@@ -144,7 +144,7 @@ export class SlabStores {
 
   readBlock(row: BlockRow): Promise<Buffer | undefined> {
     const key = encodeBlockKey(row.lastTimeUs, row.stream);
-    return this.#use(async ({ blocks }) => {
+    return this.#read(async ({ blocks }) => {
       const found = await blocks.get(key);
       if (found !== undefined) return found;
       // A rotten filter of a table denies keys that are there; a cursor does not ask it.
@@ -190,6 +190,12 @@ export class SlabStores {
     await this.#waking?.catch(() => undefined); // told to whoever woke them
     await this.#resting;
     await Promise.all([this.#pair?.blocks.close(), this.#pair?.index.close()]);
+  }
+
+  #read<T>(task: (pair: SlabPair) => Promise<T>): Promise<T> {
+    return this.#use((pair) =>
+      pair.settled === undefined ? task(pair) : pair.settled.then(() => task(pair)),
+    );
   }
 
   async #use<T>(task: (pair: SlabPair) => Promise<T>): Promise<T> {

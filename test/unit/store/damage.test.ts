@@ -1,15 +1,11 @@
 import { describe, expect, test } from "vitest";
 import { type LocalStore, ltsSettingsDefault } from "../../../src/store/index.ts";
 import { parseTopicFilter } from "../../../src/topic/index.ts";
-import { append, appendRequest, Reader } from "../../support/store-calls.ts";
+import { loseTheFifth, put, shardDir } from "../../support/lost-block.ts";
+import { Reader } from "../../support/store-calls.ts";
 import { StoreMachine } from "../../support/store-machine.ts";
 
 const oneShard = (seed: number) => new StoreMachine({ seed, store: { shards: 1 } });
-
-async function put(m: StoreMachine, store: LocalStore, topic: string, value = topic) {
-  const outcome = await m.clock.complete(append(store, appendRequest(topic, value)));
-  return outcome.kind === "stored" ? outcome.timeUs : 0;
-}
 
 async function readAll(m: StoreMachine, store: LocalStore, from = 0): Promise<Reader> {
   const positions = new Map(store.logShards.map((shard) => [shard, from]));
@@ -18,10 +14,6 @@ async function readAll(m: StoreMachine, store: LocalStore, from = 0): Promise<Re
   await m.clock.advance(10);
   return reader;
 }
-
-/** Path of the only messages shard's folder. */
-const shardDir = (m: StoreMachine): string =>
-  m.kv.paths.find((path) => path.includes("messages"))!.replace(/\/g\d+\/.*|\/store$/, "");
 
 async function changeBlocks(
   m: StoreMachine,
@@ -96,34 +88,6 @@ describe("a block", () => {
     expect(reader.missedReports).toEqual([]);
   });
 });
-
-/**
- * Twelve TTVs of two topics in a generation that has ended; one block of them and the row that led to it
- * are gone, and the log has let go of them. The machine is off.
- */
-async function loseTheFifth(
-  prepare: (store: LocalStore) => void = () => undefined,
-): Promise<{ m: StoreMachine; times: readonly number[] }> {
-  const m = new StoreMachine({ seed: 10, store: { shards: 1 }, segmentBytes: 4096 });
-  const { store } = await m.boot();
-  prepare(store);
-  const times: number[] = [];
-  for (let n = 0; n < 12; n++) {
-    times.push(await put(m, store, `t/${n % 2}`, `${n}`));
-    await m.clock.complete(store.checkpoint());
-  }
-  await m.clock.complete(store.rotate());
-  for (let n = 0; n < 20; n++) await put(m, store, "u", `later-${n}-${"x".repeat(500)}`);
-  await m.clock.complete(store.checkpoint());
-  await m.clock.advance(2_000);
-  m.kill();
-  const lost = Buffer.alloc(8);
-  lost.writeBigUInt64BE(BigInt(times[4]!));
-  for (const name of ["blocks", "index"]) {
-    m.kv.hollow(`${shardDir(m)}/g00000001/${name}`, (key) => !key.includes(lost));
-  }
-  return { m, times };
-}
 
 describe("a slab", () => {
   async function threeGenerations(m: StoreMachine, late = 0): Promise<number[]> {
