@@ -48,7 +48,7 @@ import { Forwarder } from "./forwarder.ts";
 import { expectedOf, type Founding, identityOf, raftDirOf } from "./founding.ts";
 import { isMemberDir } from "./joining.ts";
 import { RaftLogs } from "./raft-logs.ts";
-import { RosterClient } from "./roster-client.ts";
+import { type ClockOffset, RosterClient } from "./roster-client.ts";
 import { RosterMachine, rosterGroup } from "./roster-machine.ts";
 
 export type ClusterNodeSettings = {
@@ -58,7 +58,7 @@ export type ClusterNodeSettings = {
   readonly name: string;
   /** Undefined at a node that joined later: its directory says whom it belongs to. */
   readonly founding: Founding | undefined;
-  /** A start is refused whose clock is further off the leader's. Default 10 s. */
+  /** A start is refused with a clock that is further off those of a majority. Default 10 s. */
   readonly clockOffMsMax?: number;
   /** Where the other members reach this node. */
   readonly listen: ListenAddress;
@@ -273,12 +273,7 @@ async function takePart(
     }
     if (site.state === "left") throw clusterErrors.left({ node });
     try {
-      const { aheadMs, leader } = await roster.clockOffset();
-      const offMs = Math.round(Math.abs(aheadMs));
-      if (offMs > clockOffMsMax) {
-        const which = aheadMs > 0 ? "ahead of" : "behind";
-        throw clusterErrors.clockOff({ offMs, which, node: leader, maxMs: clockOffMsMax });
-      }
+      checkClock(await roster.clockOffsets(), clockOffMsMax);
       if (site.state === "joining") await roster.change({ kind: "activate", node });
       return;
     } catch (error) {
@@ -286,6 +281,16 @@ async function takePart(
       logger.warn("cluster.roster_unreached", { reason: error.message });
     }
   }
+}
+
+/** Refused where no majority agrees with this clock: whose is wrong is not known with fewer. */
+function checkClock(offsets: readonly ClockOffset[], maxMs: number): void {
+  const off = offsets.filter(({ aheadMs }) => Math.abs(aheadMs) > maxMs);
+  const [first] = off;
+  if (first === undefined || 2 * off.length < offsets.length + 1) return;
+  const { node, aheadMs } = first;
+  const offMs = Math.round(Math.abs(aheadMs));
+  throw clusterErrors.clockOff({ offMs, which: aheadMs > 0 ? "ahead of" : "behind", node, maxMs });
 }
 
 const rosterWaitMs = 50;

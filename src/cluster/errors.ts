@@ -48,8 +48,7 @@ export const clusterErrors = defineErrors({
   clockOff: {
     code: "CLUSTER_CLOCK_OFF",
     kind: "invalid",
-    message:
-      "the clock of this node is {offMs} ms {which} node {node}'s, which leads; at most {maxMs}",
+    message: "the clock of this node is {offMs} ms {which} node {node}'s; {maxMs} ms are taken",
     help: "Set the clock, by NTP for example, and start again: a leader's clock gives commit times.",
   },
   dirInUse: {

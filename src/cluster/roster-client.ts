@@ -29,6 +29,8 @@ export type RosterClientParts = {
   readonly logger: Logger;
 };
 
+export type ClockOffset = { readonly node: number; readonly aheadMs: number };
+
 /** Before a command is tried again. */
 const retryMs = 100;
 /** An answer is waited for so long before the command is sent again. */
@@ -72,21 +74,17 @@ export class RosterClient {
   }
 
   /**
-   * How far this node's wall clock is ahead of that of the roster's leader, in ms, at least: what the
-   * way of the question may explain is taken off. 0 at the leader.
+   * How far this node's wall clock is ahead of that of each other member of the roster that answers, in
+   * ms: what the way of the question may explain is taken off. Waits for a majority, this one included.
+   * @throws CLUSTER_ROSTER_UNREACHED.
    */
-  async clockOffset(): Promise<{ readonly aheadMs: number; readonly leader: number }> {
-    const { clock } = this.#parts;
+  clockOffsets(): Promise<ClockOffset[]> {
+    const { voters } = this.group.status().configuration;
+    const others = voters.filter((node) => node !== this.group.node);
     return this.#insist(async () => {
-      const leader = this.group.leader;
-      if (this.group.role === "leader") return { aheadMs: 0, leader };
-      const sentMs = clock.elapsedMs();
-      const note = await this.#exchange((id) => ({ kind: "clock", id, wallUs: 0 }));
-      if (note?.kind !== "clock") return undefined;
-      const wayMs = clock.elapsedMs() - sentMs;
-      const aheadMs = (clock.wallUs() - note.wallUs) / 1_000;
-      // Its clock was read somewhere between the question and now.
-      return { aheadMs: aheadMs < 0 ? aheadMs : Math.max(0, aheadMs - wayMs), leader };
+      const answers = await Promise.all(others.map((node) => this.#askTime(node)));
+      const known = answers.filter((answer) => answer !== undefined);
+      return 2 * (known.length + 1) > voters.length ? known : undefined;
     });
   }
 
@@ -109,7 +107,8 @@ export class RosterClient {
   /** Undefined when nobody took it, or nobody answered. */
   async #attempt(command: RosterCommand): Promise<RosterAnswer | undefined> {
     if (this.group.role === "leader") return this.#propose(command);
-    const note = await this.#exchange((id) => ({ kind: "ask", id, command }));
+    const { leader } = this.group;
+    const note = await this.#exchange(leader, (id) => ({ kind: "ask", id, command }));
     return note?.kind === "answer" ? note.answer : undefined;
   }
 
@@ -124,13 +123,21 @@ export class RosterClient {
     }
   }
 
-  async #exchange(noteOf: (id: number) => RosterNote): Promise<RosterNote | undefined> {
+  async #askTime(node: number): Promise<ClockOffset | undefined> {
+    const { clock } = this.#parts;
+    const sentMs = clock.elapsedMs();
+    const note = await this.#exchange(node, (id) => ({ kind: "clock", id, wallUs: 0 }));
+    if (note?.kind !== "clock") return undefined;
+    const wayMs = clock.elapsedMs() - sentMs;
+    const aheadMs = (clock.wallUs() - note.wallUs) / 1_000;
+    // Its clock was read somewhere between the question and now.
+    return { node, aheadMs: aheadMs < 0 ? aheadMs : Math.max(0, aheadMs - wayMs) };
+  }
+
+  async #exchange(to: number, noteOf: (id: number) => RosterNote): Promise<RosterNote | undefined> {
     const { host, clock } = this.#parts;
-    const { leader } = this.group;
     const id = ++this.#nextId;
-    if (leader === 0 || !host.tell(rosterGroup, leader, encodeRosterNote(noteOf(id)))) {
-      return undefined;
-    }
+    if (to === 0 || !host.tell(rosterGroup, to, encodeRosterNote(noteOf(id)))) return undefined;
     let cancel: Cancel | undefined;
     const note = await new Promise<RosterNote | undefined>((resolve) => {
       this.#waiting.set(id, resolve);

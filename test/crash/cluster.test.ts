@@ -164,3 +164,37 @@ test("a site that joins takes the place of a dead one while publishers go on, an
       await cluster.close();
     }
   }));
+
+test("a node that cannot be the member it says is refused in a sentence, and the others go on", () =>
+  withTemporaryFolder(async (folder) => {
+    const cluster = await ClusterProcesses.start(folder, 3);
+    const [first, , third] = cluster.nodes as [KvNode, KvNode, KvNode];
+    try {
+      const isOpen = async (): Promise<boolean> =>
+        (await first.ask({ op: "append", topic: "t", publisher: "p", value: "p.1" }))?.value !==
+        undefined;
+      await cluster.until("open", isOpen, 240_000);
+      expect(await cluster.refusalOf(3, {})).toContain("in use by another process");
+      await third.stop("SIGKILL");
+      expect(await cluster.refusalOf(3, { clockAheadMs: 3_600_000 })).toMatch(
+        /CLUSTER_CLOCK_OFF the clock of this node is 3[56]\d{5} ms ahead of node \d's; 10000 ms/,
+      );
+      const members = [1, 2, 4].map((node) => ({ name: `n${node}`, address: { path: "/none" } }));
+      const founding = { cluster: "test", members };
+      expect(await cluster.refusalOf(3, { founding })).toContain(
+        "CLUSTER_FOUNDING_INVALID the cluster test cannot be formed: n3 is not among",
+      );
+      expect(await cluster.refusalOf(3, { founding, name: "n4" })).toContain(
+        "RAFT_IDENTITY_FOREIGN",
+      );
+      // An empty disk under the old name.
+      rmSync(cluster.dirOf(3), { recursive: true });
+      expect(await cluster.refusalOf(3, {})).toMatch(
+        /RAFT_IDENTITY_REFUSED the cluster knows site \w+ with disk \w+, this disk is \w+/,
+      );
+      expect(await cluster.refusalOf(3, { founding: undefined })).toContain("CLUSTER_NOT_MEMBER");
+      expect(await isOpen()).toBe(true);
+    } finally {
+      await cluster.close();
+    }
+  }));

@@ -1,7 +1,8 @@
 // Real processes of a cluster with a replicated store, publishers that note what was acked, and a
 // judge of what all replicas hold at the end.
 
-import { writeFileSync } from "node:fs";
+import { spawn } from "node:child_process";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { nodeDisk, systemRandom } from "../../src/base/index.ts";
@@ -59,6 +60,21 @@ export class ClusterProcesses {
     for (const node of numbers) cluster.#add(node, numbers);
     for (const node of cluster.nodes) node.start();
     return cluster;
+  }
+
+  /** The node starts anew with other options, and is expected to end; resolves with what it said. */
+  async refusalOf(number: number, over: object): Promise<string> {
+    const path = join(this.#folder, `options${number}.json`);
+    const options = JSON.parse(readFileSync(path, "utf8"));
+    const wrong = join(this.#folder, `wrong${number}.json`);
+    writeFileSync(wrong, JSON.stringify({ ...options, ...over }));
+    const child = spawn(process.execPath, [program, wrong], { stdio: "pipe" });
+    let told = "";
+    child.stderr.on("data", (text: Buffer) => {
+      told += text.toString();
+    });
+    await new Promise((resolve) => child.once("close", resolve));
+    return /^cannot start: .*$/m.exec(told)?.[0] ?? told;
   }
 
   dirOf(node: number): string {

@@ -1,6 +1,7 @@
 // One node of a cluster with a replicated store. Clients speak lines of JSON:
 // {"id", "op", ...} -> {"id", "value"} or {"id", "error"}; see `answers` for what is asked.
-// Usage: cluster-node.mjs OPTIONS.json with {dir, name, founding, listen, clientPath, electionTicks}
+// Usage: cluster-node.mjs OPTIONS.json with
+// {dir, name, founding, listen, clientPath, electionTicks, clockAheadMs}
 
 import { readFileSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
@@ -18,7 +19,12 @@ import { createClassicDriver } from "../../../dist/kv/index.js";
 import { defaultLogSettings } from "../../../dist/log/index.js";
 import { defaultHostSettings, lockRaftDir } from "../../../dist/raft/index.js";
 
-const { clientPath, electionTicks, ...options } = JSON.parse(readFileSync(process.argv[2], "utf8"));
+const {
+  clientPath,
+  electionTicks,
+  clockAheadMs = 0,
+  ...options
+} = JSON.parse(readFileSync(process.argv[2], "utf8"));
 const MiB = 1024 * 1024;
 
 const say = (event, fields) => {
@@ -28,7 +34,7 @@ const say = (event, fields) => {
 const logger = { ...silentLogger, info: say, warn: say, error: say };
 await lockRaftDir(nodeDisk, options.dir);
 const abort = new AbortController();
-const node = await openClusterNode(
+const opening = openClusterNode(
   {
     ...options,
     log: { ...defaultLogSettings, segmentBytes: MiB, flushBytesMax: MiB / 4 },
@@ -41,7 +47,7 @@ const node = await openClusterNode(
   {
     disk: nodeDisk,
     kv: createClassicDriver({ disk: nodeDisk }),
-    clock: systemClock,
+    clock: { ...systemClock, wallUs: () => systemClock.wallUs() + clockAheadMs * 1_000 },
     random: systemRandom,
     network: nodeNetwork,
     logger,
@@ -52,6 +58,10 @@ const node = await openClusterNode(
     stop: abort.signal,
   },
 );
+const node = await opening.catch((error) => {
+  console.error(`cannot start: ${error.code} ${error.message}`);
+  process.exit(4);
+});
 const { store, host, forwarder, logs, roster, controller } = node;
 
 const answers = {
