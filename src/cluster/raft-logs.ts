@@ -72,8 +72,7 @@ export class RaftLogs implements ShardLogs, ForwardPeers {
     if (host === undefined) throw new Error("a shard was opened before its host");
     const { node, voters } = this.#settings;
     const { shard: group } = log;
-    if (host.storedGroups().includes(group)) return host.openGroup(group);
-    if (voters.length === 0) return host.createGroup({ group, node });
-    return host.createGroup({ group, node, configuration: { voters, learners: [] } });
+    if (voters.length === 0) return host.ensureGroup({ group, node });
+    return host.ensureGroup({ group, node, configuration: { voters, learners: [] } });
   }
 }

@@ -48,8 +48,10 @@ export const logErrors = defineErrors({
   versionUnknown: {
     code: "LOG_VERSION_UNKNOWN",
     kind: "invalid",
-    message: "{path} has log format {version}; this release reads up to {versionMax}",
-    help: "Start the release that wrote this data directory, or a later one.",
+    message:
+      "{path} has log format {version}, and this release reads up to {versionMax}: start the " +
+      "release that wrote this directory, or a later one",
+    help: "A directory is never changed back to an older format.",
   },
   backlogDamaged: {
     code: "LOG_BACKLOG_DAMAGED",

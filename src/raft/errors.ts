@@ -1,4 +1,5 @@
-// The codes of the Raft room.
+// The codes of the Raft room. Whoever cannot use its directory reads the message and nothing else:
+// those of directories say what to do in it.
 
 import { defineErrors } from "../base/index.ts";
 
@@ -30,56 +31,79 @@ export const raftErrors = defineErrors({
   dirMissing: {
     code: "RAFT_DIR_MISSING",
     kind: "invalid",
-    message: "{dir} holds no Raft identity",
-    help: "Form a cluster or join one with this directory; an empty disk is never an old member.",
+    message:
+      "{dir} holds no Raft identity: form a cluster or join one with it, as a new node. If a member " +
+      "lived here, its disk was wiped: remove that member and join under a new number",
+    help: "An empty disk is never an old member, whatever its name and address.",
+  },
+  dirWiped: {
+    code: "RAFT_DIR_WIPED",
+    kind: "corrupt",
+    message:
+      "{dir} has lost the identity of the member that it belongs to, and still holds {found}: bring " +
+      "the whole disk back, or remove that member and join with an empty directory and a new number",
+    help: "What is left may have voted. It is neither opened nor formatted over.",
   },
   dirInUse: {
     code: "RAFT_DIR_NOT_EMPTY",
     kind: "invalid",
-    message: "{dir} holds Raft data already ({found})",
-    help: "Open it instead, or choose an empty directory. Nothing is ever formatted over data.",
+    message:
+      "{dir} holds Raft data already ({found}): open it instead, or choose an empty directory",
+    help: "Nothing is ever formatted over data.",
   },
   dirLocked: {
     code: "RAFT_DIR_LOCKED",
     kind: "invalid",
-    message: "{dir} is in use by another process",
-    help: "Stop the other process, or give this one a directory of its own.",
+    message:
+      "{dir} is in use by another process: stop that one, or give this one a directory of its own",
+    help: "Two processes on one log would cut what the other writes.",
   },
   dirDamaged: {
     code: "RAFT_DIR_DAMAGED",
     kind: "corrupt",
-    message: "{path} is damaged in both copies",
-    help: "Restore the file, or remove this member from its groups and join with an empty directory.",
+    message:
+      "{path} is damaged in both copies: remove this member from its groups, and join with an empty " +
+      "directory and a new number",
+    help: "The other members still hold what it held. Keep the directory until it has joined.",
   },
   dirNewer: {
     code: "RAFT_DIR_NEWER",
     kind: "invalid",
-    message: "{path} has format {version}, this release reads up to {known}",
-    help: "Start the release that wrote this data directory, or a later one.",
+    message:
+      "{path} has format {version}, and this release reads up to {known}: start the release that " +
+      "wrote this directory, or a later one",
+    help: "A directory is never changed back to an older format.",
   },
   identityForeign: {
     code: "RAFT_IDENTITY_FOREIGN",
     kind: "invalid",
-    message: "{dir} belongs to {what} {found}, this node is of {wanted}",
-    help: "Give each node its own directory, or correct the ids of the configuration.",
+    message:
+      "{dir} belongs to {what} {found}, and this node is of {what} {wanted}: give the node its own " +
+      "directory, or correct the ids that it is started with",
+    help: "A directory that was copied from another node is of no use to this one: give it an empty one.",
   },
   identityRefused: {
     code: "RAFT_IDENTITY_REFUSED",
     kind: "invalid",
-    message: "the cluster knows site {site} with disk {known}, this disk is {own}",
-    help: "The disk of that member was replaced or wiped: remove the member and add this one anew.",
+    message:
+      "the cluster knows site {site} with disk {known}, and this disk is {own}: it was replaced or " +
+      "wiped. Remove that member, and join with this directory under a new number",
+    help: "A new disk is a new member: it has forgotten what the old one promised.",
   },
   memberConflict: {
     code: "RAFT_MEMBER_CONFLICT",
     kind: "invalid",
-    message: "node {node} is bound to disk {known} and cannot be given to disk {given}",
-    help: "Numbers of nodes are never used again: choose a new one.",
+    message:
+      "node {node} is bound to disk {known} and cannot be given to disk {given}: choose a new number",
+    help: "Numbers of nodes are never used again.",
   },
   metaLost: {
     code: "RAFT_META_LOST",
     kind: "corrupt",
-    message: "term and vote of group {group} cannot be read in {path}",
-    help: "This replica may have voted: remove it from the group and add it again under a new number.",
+    message:
+      "term and vote of group {group} cannot be read in {path}, and this replica may have voted: " +
+      "remove it from the group, and add it again under a new number",
+    help: "It fetches what it held from the other members.",
   },
   groupUnknown: {
     code: "RAFT_GROUP_UNKNOWN",
@@ -168,9 +192,11 @@ export const raftErrors = defineErrors({
   peerRefused: {
     code: "RAFT_PEER_REFUSED",
     kind: "invalid",
-    message: "the connection of {address} was refused, and told: {reason}",
+    message:
+      "the connection of {address} was refused, and told: {reason}. Compare cluster, site, " +
+      "certificate and release of both nodes",
     help:
-      "Compare cluster, site and release of both nodes. A copied or restored directory is no member: " +
-      "remove the member and join with an empty one.",
+      "A copied or restored directory is no member: remove the member, and join with an empty " +
+      "directory and a new number.",
   },
 });

@@ -30,6 +30,10 @@ export function slowdownNow(): number {
   return Math.max(1, (performance.now() - begin) / usedMs);
 }
 
+/** Far more than anything takes on a machine of its own. */
+const waitMsMax = 300_000;
+const patienceMs = 90_000;
+
 /** A pause between two acknowledged writes that is worth a word: a fail-over, or nearly one. */
 const stallMs = 500;
 
@@ -43,7 +47,9 @@ export class KvNode {
   #child: ChildProcess | undefined;
   #socket: Socket | undefined;
   #nextId = 1;
+  /** The end of it. */
   stderr = "";
+  readonly #events = new Map<string, number>();
 
   constructor(node: number, clientPath: string, command: readonly string[]) {
     this.node = node;
@@ -59,13 +65,20 @@ export class KvNode {
     const [file = process.execPath, ...words] = this.#command;
     const child = spawn(file, words, { stdio: "pipe" });
     this.#child = child;
-    child.stderr?.on("data", (text: Buffer) => {
-      this.stderr = (this.stderr + text.toString()).slice(-20_000);
+    createInterface({ input: child.stderr }).on("line", (line) => {
+      this.stderr = `${this.stderr}${line}\n`.slice(-20_000);
+      const [event = ""] = line.split(" ");
+      this.#events.set(event, this.timesTold(event) + 1);
     });
     child.once("exit", () => {
       if (this.#child === child) this.#child = undefined;
       this.#lose();
     });
+  }
+
+  /** How often it has logged the event, over all its lives. */
+  timesTold(event: string): number {
+    return this.#events.get(event) ?? 0;
   }
 
   async stop(signal: NodeJS.Signals): Promise<void> {
@@ -233,9 +246,32 @@ export class KvCluster {
     }
   }
 
+  /**
+   * Until so many writes are acknowledged from now on, and `isDone`. On a machine that has too much to
+   * do a tenth of them is enough, later; where even that does not come, all that the nodes said is
+   * thrown.
+   */
+  async untilAcked(count: number, isDone = (): boolean => true): Promise<void> {
+    const [before, beginMs] = [this.acks.length, performance.now()];
+    const isEnough = (): boolean => {
+      const [acked, tookMs] = [this.acks.length - before, performance.now() - beginMs];
+      return acked >= count || (tookMs > patienceMs && acked >= count / 10);
+    };
+    await this.until(() => isDone() && isEnough(), `of ${count} writes not enough came`);
+  }
+
+  /** Throws `what`, and all that the nodes said, when it takes too long. */
+  async until(isDone: () => boolean, what: string): Promise<void> {
+    const endMs = performance.now() + waitMsMax;
+    while (!isDone()) {
+      if (performance.now() > endMs) throw new Error(`${what}:\n${this.#told()}`);
+      await sleep(50);
+    }
+  }
+
   /** Reads every key at every node, as the last operations of its history. */
-  async readAll(withinMs = 60_000): Promise<void> {
-    const endMs = performance.now() + withinMs;
+  async readAll(): Promise<void> {
+    const endMs = performance.now() + waitMsMax;
     for (const [key, history] of this.histories) {
       for (const node of this.nodes) {
         for (;;) {

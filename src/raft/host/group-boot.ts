@@ -90,7 +90,8 @@ export function isPristine(meta: GroupMeta, log: WriteAheadLog): boolean {
   return term === 0 && vote === 0 && log.range(meta.group) === undefined;
 }
 
-async function openSnapshot(
+/** The snapshot that counts, to be closed. */
+export async function openSnapshot(
   group: number,
   snapshots: SnapshotStore,
 ): Promise<SnapshotReader | "damaged" | undefined> {

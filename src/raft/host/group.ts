@@ -3,9 +3,10 @@
 // Keeps (docs/architecture.md, Raft): what a ready promises leaves after it and all before it are
 // durable; committed entries reach the machine in order, once; a snapshot is taken of applied state
 // and counts when it is durable; a group in repair gives no vote before it is caught up; while a
-// flush hangs no heartbeat leaves, and a leader that hangs for two elections steps down.
+// flush hangs no heartbeat leaves. Leaves to requests.ts what clients ask and are told, and to
+// write-watch.ts whether this node writes well enough to lead.
 
-import { isCodedError, type Logger, toError } from "../../base/index.ts";
+import { isCodedError, toError } from "../../base/index.ts";
 import { decodeMessage } from "../codec.ts";
 import { Raft } from "../core/raft.ts";
 import type {
@@ -13,15 +14,12 @@ import type {
   MembershipChange,
   Message,
   NodeId,
-  Proposed,
   RaftStatus,
   Ready,
-  Refused,
   SnapshotMessage,
   SnapshotMeta,
 } from "../core/types.ts";
 import { raftErrors } from "../errors.ts";
-import type { HostCounters } from "./counters.ts";
 import { DiskQueue } from "./disk-queue.ts";
 import { type Flight, Flights } from "./flights.ts";
 import type { GroupBoot, GroupStores } from "./group-boot.ts";
@@ -29,32 +27,27 @@ import { Installing } from "./installing.ts";
 import { MachineRun } from "./machine-run.ts";
 import type { SnapshotHead } from "./manifest.ts";
 import { OwnSnapshots } from "./own-snapshots.ts";
-import type { HostSettings, SnapshotReceiver, StateMachine } from "./ports.ts";
+import type { SnapshotReceiver, StateMachine } from "./ports.ts";
 import { RepairRun } from "./repair.ts";
 import { ReplicaRecord } from "./replica-record.ts";
+import { type RequestHost, Requests } from "./requests.ts";
 import { type Entered, Waiters } from "./waiters.ts";
+import { type WatchHost, WriteWatch } from "./write-watch.ts";
 
 /** What a group needs of its host. */
-export type GroupHost = GroupStores & {
-  readonly settings: HostSettings;
-  readonly counters: HostCounters;
-  readonly logger: Logger;
-  readonly random: { below(limit: number): number };
-  readonly nowMs: () => number;
-  readonly send: (group: Group, message: Message) => void;
-  readonly offer: (group: Group, message: SnapshotMessage) => void;
-  /** The group has work: it is asked for it at the end of this turn. */
-  readonly wake: (group: Group) => void;
-  /** @throws when the node takes no more. */
-  readonly admit: (bytes: number) => void;
-  readonly noteBytes: (delta: number) => void;
-  /** At the next tick. */
-  readonly later: (run: () => void) => void;
-  /** Settles now, or at the next tick when the node is near its limit. */
-  readonly pace: (settle: () => void) => void;
-  /** An IO error: the node ends. */
-  readonly failHost: (error: Error) => void;
-};
+export type GroupHost = GroupStores &
+  RequestHost &
+  WatchHost & {
+    readonly send: (group: Group, message: Message) => void;
+    readonly offer: (group: Group, message: SnapshotMessage) => void;
+    /** The group has work: it is asked for it at the end of this turn. */
+    readonly wake: (group: Group) => void;
+    readonly noteBytes: (delta: number) => void;
+    /** At the next tick. */
+    readonly later: (run: () => void) => void;
+    /** An IO error: the node ends. */
+    readonly failHost: (error: Error) => void;
+  };
 
 export type GroupStatus = RaftStatus & {
   readonly group: number;
@@ -71,6 +64,8 @@ export class Group {
   readonly #raft: Raft;
   readonly #disk: DiskQueue;
   readonly #waiters: Waiters;
+  readonly #requests: Requests;
+  readonly #watch: WriteWatch;
   readonly #run: MachineRun;
   readonly #incarnations = new Map<NodeId, number>();
   readonly #record: ReplicaRecord;
@@ -78,9 +73,6 @@ export class Group {
   readonly #snapshots: OwnSnapshots;
   readonly #installing: Installing;
   readonly #repair: RepairRun;
-  #contexts = 0;
-  /** Ticks for which this leader's log has had no space. */
-  #fullTicks = 0;
   #ledTerm: number | undefined;
   #failure: Error | undefined;
   #isRemoved = false;
@@ -98,6 +90,9 @@ export class Group {
     const { epoch } = boot.meta;
     this.#disk = new DiskQueue(host.log, this.id, epoch, Math.max(lastIndex, logEnd));
     this.#waiters = new Waiters(this.id, host.settings, host.noteBytes);
+    this.#requests = this.#createRequests();
+    const writing = { raft: this.#raft, flights: this.#flights };
+    this.#watch = new WriteWatch({ group: this.id, node: this.node }, host, writing);
     this.#run = new MachineRun(machine, boot.position, {
       onEntry: (index, term, result) => this.#waiters.applied(index, term, result),
       onBatch: () => this.#onApplied(),
@@ -165,11 +160,8 @@ export class Group {
    * @throws (rejects) RAFT_NOT_LEADER, RAFT_LIMIT_REACHED, RAFT_DISK_FULL, RAFT_PROPOSAL_DROPPED,
    *   RAFT_PROPOSAL_UNKNOWN, RAFT_GROUP_FAILED.
    */
-  async propose(commands: readonly Command[]): Promise<unknown[]> {
-    if (commands.length === 0) return [];
-    const applied = await this.enter(commands).applied;
-    await new Promise<void>((resolve) => this.#host.pace(resolve));
-    return applied;
+  propose(commands: readonly Command[]): Promise<unknown[]> {
+    return this.#requests.propose(commands);
   }
 
   /**
@@ -177,21 +169,12 @@ export class Group {
    * @throws what `propose` does when nothing was proposed; `applied` rejects with the rest.
    */
   enter(commands: readonly Command[]): Entered {
-    this.#admit(commands);
-    const proposed = this.#raft.propose(commands);
-    if (!proposed.accepted) throw this.#refusal(proposed);
-    const { index, term } = proposed;
-    let at = index - commands.length;
-    const results = commands.map(({ data }) => this.#waiters.propose(++at, term, data.length));
-    this.#host.wake(this);
-    return { index, term, applied: Promise.all(results) };
+    return this.#requests.enter(commands);
   }
 
   /** Resolves once the change is applied here. @throws as `propose`, and RAFT_REQUEST_DECLINED. */
-  async changeMembership(change: MembershipChange): Promise<void> {
-    this.#checkUp();
-    this.#waiters.admit();
-    await this.#entered(this.#raft.proposeMembership(change));
+  changeMembership(change: MembershipChange): Promise<void> {
+    return this.#requests.changeMembership(change);
   }
 
   /**
@@ -199,29 +182,18 @@ export class Group {
    * Proved by a majority after the call, never by a clock.
    * @throws (rejects) RAFT_NOT_LEADER, RAFT_READ_TIMEOUT, RAFT_LIMIT_REACHED, RAFT_GROUP_FAILED.
    */
-  async read(): Promise<number> {
-    this.#checkUp();
-    this.#waiters.admit();
-    const context = `${this.node}.${this.#host.random.below(2 ** 32)}.${++this.#contexts}`;
-    const asked = this.#raft.readIndex(context);
-    if (!asked.accepted) throw this.#refusal(asked);
-    this.#host.wake(this);
-    return this.#waiters.read(context);
+  read(): Promise<number> {
+    return this.#requests.read();
   }
 
   /** Begins to hand leadership over. @throws RAFT_NOT_LEADER, RAFT_REQUEST_DECLINED. */
   transfer(to: NodeId): void {
-    this.#checkUp();
-    const asked = this.#raft.transfer(to);
-    if (!asked.accepted) throw this.#refusal(asked);
-    this.#host.wake(this);
+    this.#requests.transfer(to);
   }
 
   /** Stands for election now. */
   campaign(): void {
-    this.#checkUp();
-    this.#raft.campaign();
-    this.#host.wake(this);
+    this.#requests.campaign();
   }
 
   /** Takes a snapshot of what is applied and cuts the log. Resolves when it is durable. */
@@ -296,20 +268,14 @@ export class Group {
 
   tick(isAfterStall: boolean): void {
     if (!this.isUp) return;
-    const { settings, counters, logger } = this.#host;
     this.#waiters.tick();
     this.#disk.pump();
     const leads = this.#raft.role === "leader";
-    const electionMs = settings.raft.electionTicks * settings.tickMs;
-    if (this.#hangsMs() > 2 * electionMs && leads) {
-      counters.flushesHung++;
-      logger.warn("raft.flush_hangs", { group: this.id, hangsMs: this.#hangsMs() });
-      this.#raft.stepDown();
-    }
+    if (leads) this.#watch.stepDownIfHung();
     // A node that cannot write cannot lead; one that slept first listens for its leader.
-    const rests = !leads && (isAfterStall || this.#hangsMs() > electionMs);
+    const rests = !leads && (isAfterStall || this.#watch.hangsFor(1));
     if (!rests) this.#raft.tick();
-    if (leads) this.#yieldWithoutSpace();
+    if (leads) this.#watch.yieldWithoutSpace();
     this.#repair.tick();
     if (this.#snapshots.isDue) this.#autoSnapshot();
     this.#host.wake(this);
@@ -341,7 +307,7 @@ export class Group {
     if (!this.isUp) return false;
     this.#isRemoved = true;
     this.#host.logger.warn("raft.removed", { group: this.id, node: this.node, why });
-    this.#waiters.end(this.#notLeader(removedReason));
+    this.#waiters.end(this.#requests.notLeader(removedReason));
     this.#saveRemoved();
     return true;
   }
@@ -418,73 +384,9 @@ export class Group {
     return true;
   }
 
-  #admit(commands: readonly Command[]): void {
-    this.#checkUp();
-    const host = this.#host;
-    const bytes = commands.reduce((sum, { data }) => sum + data.length, 0);
-    try {
-      const limit = host.log.payloadBytesMax;
-      const large = commands.find(({ data }) => data.length > limit);
-      if (large) throw raftErrors.limit({ what: `a command of ${large.data.length} bytes`, limit });
-      if (host.log.full) throw raftErrors.diskFull({ group: this.id });
-      this.#waiters.admit();
-      host.admit(bytes);
-    } catch (error) {
-      host.counters.proposalsRefused++;
-      throw error;
-    }
-  }
-
-  async #entered(proposed: Proposed | Refused): Promise<void> {
-    if (!proposed.accepted) throw this.#refusal(proposed);
-    const applied = this.#waiters.propose(proposed.index, proposed.term, 0);
-    this.#host.wake(this);
-    await applied;
-  }
-
   #checkUp(): void {
     if (this.#failure !== undefined) throw this.#failure;
-    if (this.#isRemoved) throw this.#notLeader(removedReason);
-  }
-
-  #notLeader(reason: string): Error {
-    return raftErrors.notLeader({ group: this.id, leader: this.#raft.leader, reason });
-  }
-
-  #refusal({ reason }: Refused): Error {
-    const { id: group } = this;
-    if (reason === "not_leader" || reason === "transferring" || reason === "repairing") {
-      return this.#notLeader(reason);
-    }
-    if (reason !== "limit") return raftErrors.declined({ group, reason });
-    this.#host.counters.proposalsRefused++;
-    const limit = this.#host.settings.raft.uncommittedBytesMax;
-    return raftErrors.limit({ what: `what group ${group} has not committed`, limit });
-  }
-
-  // A leader without space refuses every write, and another member may have space. Whoever it is, it
-  // does the same: leadership goes round until it meets one that has.
-  #yieldWithoutSpace(): void {
-    const { log, settings, counters, logger } = this.#host;
-    this.#fullTicks = log.full ? this.#fullTicks + 1 : 0;
-    if (this.#fullTicks < settings.raft.electionTicks) return;
-    const heir = this.#nextVoter();
-    if (heir === undefined || !this.#raft.transfer(heir).accepted) return;
-    this.#fullTicks = 0;
-    counters.fullLeadersYielded++;
-    logger.warn("raft.full_leader_yields", { group: this.id, node: this.node, to: heir });
-  }
-
-  /** The voter behind us, in a circle, among those that answer. */
-  #nextVoter(): NodeId | undefined {
-    const { peers, configuration } = this.#raft.status();
-    const answering = new Set(peers.filter(({ active }) => active).map(({ node }) => node));
-    const nodes = configuration.voters.filter((node) => answering.has(node));
-    return nodes.find((node) => node > this.node) ?? nodes[0];
-  }
-
-  #hangsMs(): number {
-    return this.#flights.hangsMs(this.#host.nowMs());
+    if (this.#isRemoved) throw this.#requests.notLeader(removedReason);
   }
 
   #take(ready: Ready): void {
@@ -531,10 +433,8 @@ export class Group {
   }
 
   #send(message: Message): void {
-    const { settings } = this.#host;
-    const electionMs = settings.raft.electionTicks * settings.tickMs;
     // Heartbeats of a leader that cannot write would keep the others from electing one that can.
-    if (message.type === "heartbeat" && this.#hangsMs() > electionMs) return;
+    if (message.type === "heartbeat" && this.#watch.hangsFor(1)) return;
     if (message.type === "snapshot") this.#host.offer(this, message);
     else this.#host.send(this, message);
   }
@@ -545,6 +445,17 @@ export class Group {
     this.#waiters.serve(this.appliedIndex);
     this.#repair.proceed();
     this.#host.wake(this);
+  }
+
+  #createRequests(): Requests {
+    return new Requests(this.#host, {
+      group: this.id,
+      node: this.node,
+      raft: this.#raft,
+      waiters: this.#waiters,
+      checkUp: () => this.#checkUp(),
+      wake: () => this.#host.wake(this),
+    });
   }
 
   #createInstalling(): Installing {

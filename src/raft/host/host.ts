@@ -21,7 +21,7 @@ import { createHostCounters, type HostCounters } from "./counters.ts";
 import { createDiskSnapshots } from "./disk-snapshots.ts";
 import { encodeNote, type FrameKind, type Letter } from "./frames.ts";
 import { Group, type GroupHost, type GroupStatus } from "./group.ts";
-import { bootGroup, emptySnapshot, isPristine } from "./group-boot.ts";
+import { bootGroup, emptySnapshot, isPristine, openSnapshot } from "./group-boot.ts";
 import { type Identity, metaPath, readIdentity, type Uuid } from "./identity.ts";
 import { Inbound } from "./inbound.ts";
 import { type Member, MemberTable } from "./members.ts";
@@ -60,8 +60,8 @@ export type NewGroup = {
 
 /**
  * Opens the host of a formatted directory whose members are known.
- * @throws RAFT_DIR_MISSING, RAFT_DIR_DAMAGED, RAFT_DIR_NEWER, RAFT_IDENTITY_FOREIGN,
- *   RAFT_META_LOST, or what the disk says.
+ * @throws RAFT_DIR_MISSING, RAFT_DIR_WIPED, RAFT_DIR_DAMAGED, RAFT_DIR_NEWER,
+ *   RAFT_IDENTITY_FOREIGN, RAFT_META_LOST, or what the disk says.
  */
 export async function openRaftHost(
   settings: HostSettings,
@@ -170,7 +170,7 @@ export class RaftHost {
     return this.#metas.damagedPlaces;
   }
 
-  /** Groups that are stored here, open or not. */
+  /** Groups that are stored here, open or not, made to the end or not. */
   storedGroups(): number[] {
     return this.#metas.groups();
   }
@@ -190,15 +190,20 @@ export class RaftHost {
     this.#components.transport.setPeers(this.#peers());
   }
 
+  /**
+   * Opens the group; makes it first where it is not stored, or where its making was cut off.
+   * @throws as `createGroup`.
+   */
+  async ensureGroup(given: NewGroup): Promise<Group> {
+    const isNew = !this.#metas.get(given.group) || (await this.#isUnfinished(given.group));
+    return isNew ? this.createGroup(given) : this.openGroup(given.group);
+  }
+
   /** @throws RAFT_GROUP_EXISTS, RAFT_META_LOST, RAFT_LIMIT_REACHED, and as `openGroup`. */
   async createGroup({ group, node, configuration, epoch = 1 }: NewGroup): Promise<Group> {
-    const { log } = this.#components;
-    const known = this.#metas.get(group);
-    const reader = await this.#snapshots.latest(group);
-    await reader?.close();
-    const isUnfinished = known !== undefined && reader === undefined && isPristine(known, log);
-    if (known !== undefined && !isUnfinished) throw raftErrors.groupExists({ group });
-    if (known === undefined && (reader !== undefined || log.range(group) !== undefined)) {
+    if (this.#metas.get(group) !== undefined) {
+      if (!(await this.#isUnfinished(group))) throw raftErrors.groupExists({ group });
+    } else if ((await this.#hasSnapshot(group)) || this.#components.log.range(group)) {
       throw raftErrors.metaLost({ group, path: this.#groupHost.metaPath });
     }
     const hardState = { term: 0, vote: 0, commit: 0 };
@@ -271,6 +276,18 @@ export class RaftHost {
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
+  }
+
+  async #isUnfinished(group: number): Promise<boolean> {
+    const known = this.#metas.get(group);
+    const isBlank = known !== undefined && isPristine(known, this.#components.log);
+    return isBlank && !(await this.#hasSnapshot(group));
+  }
+
+  async #hasSnapshot(group: number): Promise<boolean> {
+    const found = await openSnapshot(group, this.#snapshots);
+    if (typeof found === "object") await found.close();
+    return found !== undefined;
   }
 
   async #closeAll(): Promise<void> {

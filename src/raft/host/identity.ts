@@ -20,6 +20,7 @@ export type Identity = {
 };
 
 export const uuidBytes = 16;
+const metaName = "meta";
 const identityKind = { magic: "FLAGRIDY", version: 1 };
 
 export function drawUuid(random: Random): Uuid {
@@ -38,11 +39,36 @@ export function identityPath(dir: string): string {
 }
 
 export function metaPath(dir: string): string {
-  return joinPath(dir, "meta");
+  return joinPath(dir, metaName);
+}
+
+/** What a formatting that was cut off may leave: the first file, empty, and the second unfinished. */
+const unfinishedName = "identity.a.new";
+
+/**
+ * The name of something that a member kept in the directory; undefined when it was never formatted,
+ * or when its first formatting was cut off, before anything was promised.
+ */
+export async function findRaftData(disk: Disk, dir: string): Promise<string | undefined> {
+  if (!(await disk.exists(dir))) return undefined;
+  for (const { name } of await disk.list(dir)) {
+    if (name === unfinishedName) continue;
+    if (name !== metaName || !(await isEmpty(disk, metaPath(dir)))) return name;
+  }
+  return undefined;
+}
+
+async function isEmpty(disk: Disk, path: string): Promise<boolean> {
+  const file = await disk.open(path, "read");
+  try {
+    return (await file.sizeBytes()) === 0;
+  } finally {
+    await file.close();
+  }
 }
 
 /**
- * Makes an empty directory the disk of a site.
+ * Makes an empty directory the disk of a site; goes on where a formatting was cut off.
  * @throws RAFT_DIR_NOT_EMPTY, and what the disk says.
  */
 export async function formatRaftDir(
@@ -51,23 +77,23 @@ export async function formatRaftDir(
   given: { readonly clusterId: Uuid; readonly siteId: Uuid; readonly random: Random },
 ): Promise<Identity> {
   await disk.makeDir(dir);
-  const found = (await disk.list(dir)).find(({ name }) => !name.endsWith(".new"));
-  if (found !== undefined) throw raftErrors.dirInUse({ dir, found: found.name });
+  const found = await findRaftData(disk, dir);
+  if (found !== undefined) throw raftErrors.dirInUse({ dir, found });
   const clusterId = parseUuid(given.clusterId, "cluster");
   const siteId = parseUuid(given.siteId, "site");
   const identity = { clusterId, siteId, diskId: drawUuid(given.random) };
   const writer = new ByteWriter();
   for (const id of [clusterId, siteId, identity.diskId]) writer.raw(Buffer.from(id, "hex"));
   // An empty one: from now on a missing file is a lost one.
-  const meta = await disk.open(metaPath(dir), "create");
-  await meta.close();
+  if (!(await disk.exists(metaPath(dir)))) await (await disk.open(metaPath(dir), "create")).close();
   await disk.syncDir(dir);
   await writeTwin(disk, identityPath(dir), identityKind, writer.finish());
   return identity;
 }
 
 /**
- * @throws RAFT_DIR_MISSING, RAFT_DIR_DAMAGED, RAFT_DIR_NEWER, RAFT_IDENTITY_FOREIGN.
+ * @throws RAFT_DIR_MISSING, RAFT_DIR_WIPED, RAFT_DIR_DAMAGED, RAFT_DIR_NEWER,
+ *   RAFT_IDENTITY_FOREIGN.
  */
 export async function readIdentity(
   disk: Disk,
@@ -78,9 +104,10 @@ export async function readIdentity(
   const payload = await readTwin(disk, path, identityKind);
   if (payload === undefined) {
     // Absence is no proof: what else lies here was somebody's.
-    const left = (await disk.exists(dir)) ? await disk.list(dir) : [];
-    const used = left.some(({ name }) => name === "members.a" || name === "snapshots");
-    throw used ? raftErrors.dirDamaged({ path }) : raftErrors.dirMissing({ dir });
+    const found = await findRaftData(disk, dir);
+    throw found === undefined
+      ? raftErrors.dirMissing({ dir })
+      : raftErrors.dirWiped({ dir, found });
   }
   const reader = new ByteReader(payload);
   const [clusterId, siteId, diskId] = [readUuid(reader), readUuid(reader), readUuid(reader)];

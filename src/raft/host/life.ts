@@ -53,7 +53,8 @@ export async function beginLife(
         await writeFully(file, encodeStart(life, at), at);
         await syncFully(file);
       }
-      if (isNew) await disk.syncDir(dir);
+      // A first start may have been cut off between its name and this.
+      if (life.start === 1) await disk.syncDir(dir);
       return life;
     } finally {
       await file.close();
@@ -118,7 +119,8 @@ export class Speakers {
     const known = this.#speakers.get(site)?.life;
     if (known === undefined || life === undefined) return undefined;
     if (life.start > known.start || life.mark === known.mark) return undefined;
-    return `an older copy of a disk: its start ${life.start}, and start ${known.start} was here`;
+    const starts = `start ${life.start}, and ${known.start} was here`;
+    return `an older copy of a disk (${starts}): remove that member, and join with an empty directory`;
   }
 
   /**

@@ -7,7 +7,7 @@
 // speak, and watchers see by the epoch that times may have been lost. Entries that are not known
 // to be committed are kept: whatever was acknowledged and is here is among them.
 
-import { type Disk, joinPath } from "../../base/index.ts";
+import { type Disk, isCodedError, joinPath } from "../../base/index.ts";
 import type { WriteAheadLog } from "../../log/index.ts";
 import { encodeEntryPayload } from "../codec.ts";
 import { createConfiguration, isVoter } from "../core/membership.ts";
@@ -62,8 +62,13 @@ export function surveyReplicas(place: RecoveryPlace, timeOf?: TimeOf): Promise<R
     const { siteId } = await readIdentity(place.disk, place.dir);
     const reports: ReplicaReport[] = [];
     for (const group of stores.metas.groups()) {
-      const boot = await bootGroup(group, stores, createReader());
-      reports.push(reportOf(boot, siteId, timeOf));
+      try {
+        const boot = await bootGroup(group, stores, createReader());
+        reports.push(reportOf(boot, siteId, timeOf));
+      } catch (error) {
+        // Its making was cut off: it holds nothing.
+        if (!isCodedError(error, "RAFT_GROUP_UNKNOWN")) throw error;
+      }
     }
     return reports;
   });

@@ -1,9 +1,9 @@
 // A Raft node of its own: directory, log, network and host in one call, for programs that want a
 // replicated state machine and nothing else of Flagstone.
 //
-// Keeps: one process a directory, which is formatted only when it is empty; the first members form
-// the cluster together, and later starts go on as the same member; what was opened is closed in
-// reverse order.
+// Keeps: one process a directory, which is formatted only when no member ever lived in it; the first
+// members form the cluster together, and later starts go on as the same member; what was opened is
+// closed in reverse order.
 
 import {
   Closer,
@@ -23,7 +23,7 @@ import { lockRaftDir } from "./dir-lock.ts";
 import { type Expected, formCluster } from "./forming.ts";
 import type { Group } from "./group.ts";
 import { openRaftHost, type RaftHost } from "./host.ts";
-import { formatRaftDir, type Identity, readIdentity, type Uuid } from "./identity.ts";
+import { findRaftData, formatRaftDir, type Identity, readIdentity, type Uuid } from "./identity.ts";
 import { beginLife, type Life } from "./life.ts";
 import { defaultHostSettings, type HostSettings, type StateMachine } from "./ports.ts";
 import { defaultStreamSettings, StreamTransport } from "./stream-transport.ts";
@@ -63,7 +63,7 @@ export type RaftNode = {
 
 /**
  * Starts a node; at the first start waits until all members are there.
- * @throws RAFT_DIR_LOCKED, and as `formCluster`, `openLog` and `openRaftHost`.
+ * @throws RAFT_DIR_LOCKED, RAFT_DIR_WIPED, and as `formCluster`, `openLog` and `openRaftHost`.
  */
 export async function startRaftNode(options: RaftNodeOptions): Promise<RaftNode> {
   const own = options.members.find(({ node }) => node === options.node);
@@ -80,9 +80,8 @@ export async function startRaftNode(options: RaftNodeOptions): Promise<RaftNode>
     const forming = createTransport(options, own, { identity, life, logger });
     await formCluster({ ...shared, transport: forming }, place, options.members, stop);
     const onFailure = (error: Error): void => host?.fail(error);
-    const logDir = joinPath(options.dir, "log");
     const { logSettings = defaultLogSettings } = options;
-    const log = closer.own(await openLog(logSettings, { ...shared, onFailure }, logDir));
+    const log = closer.own(await openLog(logSettings, { ...shared, onFailure }, logDir(options)));
     let host: RaftHost | undefined;
     const transport = createTransport(options, own, { identity, life, logger });
     const told = options.onFailure ? { onFailure: options.onFailure } : {};
@@ -100,12 +99,20 @@ function raftDir({ dir }: RaftNodeOptions): string {
   return joinPath(dir, "raft");
 }
 
+function logDir({ dir }: RaftNodeOptions): string {
+  return joinPath(dir, "log");
+}
+
 async function openIdentity(options: RaftNodeOptions, siteId: Uuid): Promise<Identity> {
   const dir = raftDir(options);
   const { clusterId } = options;
-  const isNew = !(await nodeDisk.exists(dir)) || (await nodeDisk.list(dir)).length === 0;
-  if (isNew) return formatRaftDir(nodeDisk, dir, { clusterId, siteId, random: systemRandom });
-  return readIdentity(nodeDisk, dir, { clusterId, siteId });
+  if ((await findRaftData(nodeDisk, dir)) !== undefined) {
+    return readIdentity(nodeDisk, dir, { clusterId, siteId });
+  }
+  // The log is opened by members only: where one lies the rest was lost.
+  const found = logDir(options);
+  if (await nodeDisk.exists(found)) throw raftErrors.dirWiped({ dir, found });
+  return formatRaftDir(nodeDisk, dir, { clusterId, siteId, random: systemRandom });
 }
 
 function createTransport(
@@ -122,12 +129,10 @@ function createTransport(
 }
 
 async function openGroups(host: RaftHost, options: RaftNodeOptions): Promise<void> {
-  const stored = new Set(host.storedGroups());
   const voters = options.members.map(({ node }) => node);
+  const configuration = { voters, learners: [] };
   for (const group of options.groups) {
-    const configuration = { voters, learners: [] };
-    if (stored.has(group)) await host.openGroup(group);
-    else await host.createGroup({ group, node: options.node, configuration });
+    await host.ensureGroup({ group, node: options.node, configuration });
   }
 }
 

@@ -239,7 +239,9 @@ describe("segment files", () => {
     await writeAt(harness, path, bytes, 0);
     await expect(harness.open()).rejects.toMatchObject({
       code: "LOG_VERSION_UNKNOWN",
-      details: { path, version: 2 },
+      message:
+        `${path} has log format 2, and this release reads up to 1: start the release that wrote ` +
+        "this directory, or a later one",
     });
   });
 

@@ -179,7 +179,12 @@ test("rot of either slot of term and vote changes nothing; rot of both is a dead
     } else {
       await cluster.boot(station);
       const opened = cluster.complete(hostOf(station).openGroup(1));
-      await expect(opened).rejects.toMatchObject({ code: "RAFT_META_LOST" });
+      await expect(opened).rejects.toMatchObject({
+        code: "RAFT_META_LOST",
+        message:
+          `term and vote of group 1 cannot be read in ${raftDir}/meta, and this replica may have ` +
+          "voted: remove it from the group, and add it again under a new number",
+      });
       const configuration = { voters: [1, 2, 3], learners: [] };
       const made = hostOf(station).createGroup({ group: 1, node: station.node, configuration });
       await expect(cluster.complete(made)).rejects.toMatchObject({ code: "RAFT_META_LOST" });

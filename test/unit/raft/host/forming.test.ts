@@ -80,13 +80,17 @@ test("a wiped disk that expects its old cluster is refused in a sentence", async
   await cluster.form(3);
   await cluster.leader();
   const wiped = cluster.station(3);
+  const before = wiped.identity.diskId;
   cluster.stop(wiped, "power");
   cluster.wipe(wiped);
   await cluster.format(wiped);
   const { members } = form(cluster, wiped);
   await expect(cluster.complete(members)).rejects.toMatchObject({
     code: "RAFT_IDENTITY_REFUSED",
-    message: expect.stringContaining("the cluster knows site"),
+    message:
+      `the cluster knows site ${wiped.siteId} with disk ${before}, and this disk is ` +
+      `${wiped.identity.diskId}: it was replaced or wiped. Remove that member, and join with this ` +
+      "directory under a new number",
   });
   await cluster.close();
 });

@@ -5,7 +5,7 @@ import {
   encodeNotice,
   frameKinds,
 } from "../../../../src/raft/host/frames.ts";
-import { hostOf, RaftCluster, type Station } from "../../../support/raft-cluster.ts";
+import { hostOf, RaftCluster, raftDir, type Station } from "../../../support/raft-cluster.ts";
 import { messagesIn } from "../../../support/raft-frames.ts";
 
 const otherThan = (cluster: RaftCluster, node: number): Station[] =>
@@ -326,4 +326,43 @@ test("a snapshot taken before a version is in force helps members that are not u
   expect(hostOf(behind).counters.snapshotsInstalled).toBe(1);
   expect(cluster.group(behind.node).status().state).toBe("up");
   await cluster.close();
+});
+
+test("a group whose making was cut off anywhere is made to its end, and no replica that promised is", async () => {
+  let unfinished = 0;
+  for (let cut = 0; cut < 40; cut++) {
+    const cluster = new RaftCluster({ seed: cut });
+    cluster.stations.push(await cluster.createStation(1));
+    const station = cluster.station(1);
+    await cluster.boot(station);
+    await cluster.admitAll(station);
+    const given = { group: 1, node: 1, configuration: { voters: [1], learners: [] } };
+    hostOf(station)
+      .createGroup(given)
+      .catch(() => undefined);
+    await cluster.clock.advance(cut / 4);
+    cluster.stop(station, cut % 2 === 0 ? "power" : "kill");
+    await cluster.boot(station);
+    const isKnown = hostOf(station).storedGroups().length === 1;
+    const opened = await cluster
+      .complete(hostOf(station).openGroup(1))
+      .then((group) => group.close(new Error("over")))
+      .catch((error: unknown) => error);
+    if (opened === undefined) continue;
+    expect(opened).toMatchObject({ code: "RAFT_GROUP_UNKNOWN" });
+    if (isKnown) unfinished++;
+    await cluster.complete(hostOf(station).ensureGroup(given));
+    const leader = await cluster.leader();
+    await cluster.propose(leader, "x");
+    // What has voted is not made anew, whatever was lost of it.
+    cluster.stop(station, "kill");
+    await cluster.complete(station.disk.attach().removeDir(`${raftDir}/snapshots`));
+    await cluster.restart(station);
+    expect(cluster.group(1).status().state).toBe("repairing");
+    await expect(cluster.complete(hostOf(station).createGroup(given))).rejects.toMatchObject({
+      code: "RAFT_GROUP_EXISTS",
+    });
+    await cluster.close();
+  }
+  expect(unfinished).toBeGreaterThan(5);
 });

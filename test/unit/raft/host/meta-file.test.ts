@@ -1,5 +1,12 @@
 import { expect, test } from "vitest";
-import { diskErrors, SeededRandom, SimClock, SimDisk } from "../../../../src/base/index.ts";
+import {
+  crc32,
+  diskErrors,
+  SeededRandom,
+  SimClock,
+  SimDisk,
+  writeFully,
+} from "../../../../src/base/index.ts";
 import { encodeSlot, type GroupMeta, MetaFile } from "../../../../src/raft/host/meta-file.ts";
 import { ReplicaRecord } from "../../../../src/raft/host/replica-record.ts";
 
@@ -164,9 +171,25 @@ test("a record without space is written again at the next tick, with whatever ch
   expect(done).toHaveLength(4);
 });
 
-test("a file that is gone is a lost one, and a newer format is refused by name", async () => {
-  const { clock, disk } = machine();
+test("a file that is gone is a lost one, and a newer format is refused, each with the way out", async () => {
+  const place = machine();
+  const { clock, disk } = place;
   await expect(clock.complete(MetaFile.open(disk, path))).rejects.toMatchObject({
     code: "RAFT_META_LOST",
+    message: expect.stringMatching(
+      /: remove it from the group, and add it again under a new number$/,
+    ),
+  });
+  await clock.complete((await create(place)).close());
+  const newer = encodeSlot(meta(1, 3), 1, 0);
+  newer.writeUInt16BE(2, 4);
+  newer.writeUInt32BE(crc32(newer.subarray(0, 508), 0), 508);
+  const file = await clock.complete(disk.open(path, "write"));
+  await clock.complete(writeFully(file, newer, 0));
+  await expect(clock.complete(MetaFile.open(disk.attach(), path))).rejects.toMatchObject({
+    code: "RAFT_DIR_NEWER",
+    message:
+      "meta has format 2, and this release reads up to 1: start the release that wrote this " +
+      "directory, or a later one",
   });
 });

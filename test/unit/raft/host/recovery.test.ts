@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { silentLogger } from "../../../../src/base/index.ts";
 import { defaultLogSettings, openLog } from "../../../../src/log/index.ts";
+import { type GroupMeta, MetaFile } from "../../../../src/raft/host/meta-file.ts";
 import {
   forceRecovery,
   formatReplicas,
@@ -76,6 +77,17 @@ test("a survey tells term, index, time and gap of every replica that is left", a
   expect(formatReplicas([timed[0] as ReplicaReport])[0]).toMatch(
     /^group 1 node \d; epoch 1; last 1\/16 \(term\/index\); written 1970-01-01T00:00:05.000Z; 0 behind; \d+ not known to be committed; term 1; voters 1,2,3$/,
   );
+  await cluster.close();
+});
+
+test("a replica whose making was cut off keeps no survey from the others", async () => {
+  const { cluster, ahead } = await withLostMajority();
+  const disk = ahead.disk.attach();
+  const metas = await cluster.complete(MetaFile.open(disk, `${raftDir}/meta`));
+  const made = { ...(metas.get(1) as GroupMeta), group: 2 };
+  await cluster.complete(metas.saved({ ...made, hardState: { term: 0, vote: 0, commit: 0 } }));
+  await cluster.complete(metas.close());
+  expect(await survey(cluster, ahead)).toMatchObject({ group: 1, damage: undefined });
   await cluster.close();
 });
 

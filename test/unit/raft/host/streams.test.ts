@@ -268,10 +268,11 @@ test("a copy of a disk is refused: a start gone by, or a second process of the s
   const own = await raw(streams, one);
   own.out.write(hello(two, { start: 7, mark: "a".repeat(32) }));
   await streams.clock.advance(100);
-  const copies: Array<[number, string]> = [
-    [6, "an older copy of a disk: its start 6, and start 7 was here"],
-    [7, "an older copy of a disk: its start 7, and start 7 was here"],
-  ];
+  const copies = [6, 7].map((start): [number, string] => [
+    start,
+    `an older copy of a disk (start ${start}, and 7 was here): ` +
+      "remove that member, and join with an empty directory",
+  ]);
   for (const isOwnUp of [true, false]) {
     for (const [start, refusal] of copies) {
       const copy = await raw(streams, one);
@@ -302,7 +303,7 @@ test("a copy that answers in the place of a member is not spoken to", async () =
   copy.transport.setPeers([one.member]);
   await streams.clock.advance(10_000);
   expect(send(one, two, "x")).toBe(false);
-  expect(streams.said.join("\n")).toContain("its start 1, and start 2 was here");
+  expect(streams.said.join("\n")).toContain("(start 1, and 2 was here): remove");
 });
 
 test("a stream cut anywhere gives the same frames", () => {
