@@ -88,32 +88,36 @@ async function startChildren(dir) {
   }
 }
 
-// One entry after the other into group 1; the leader dies in the middle.
+// One entry after the other into group 1, each with an id of its own; the leader dies in the middle.
+// Afterwards the ids that were acknowledged are looked for at both that are left.
 async function killLeader(children) {
   const live = [...children];
-  let total = 0;
-  let acked = 0;
+  const acked = [];
+  let id = 0;
   let longestMs = 0;
   let lastMs = performance.now();
   const endMs = lastMs + 15_000;
   let hasDied = false;
   while (performance.now() < endMs) {
-    const answers = await Promise.all(live.map((child) => ask(child, { add: 1 })));
-    const done = answers.find(({ total: found }) => found !== undefined);
+    const asked = live.map((child) => ask(child, { add: ++id }));
+    const answers = await Promise.all(asked);
+    const done = answers.find(({ added }) => added !== undefined);
     if (done === undefined) continue;
     const nowMs = performance.now();
     longestMs = Math.max(longestMs, nowMs - lastMs);
     lastMs = nowMs;
-    acked++;
-    total = done.total;
-    if (!hasDied && acked === 50) {
+    acked.push(done.added);
+    if (!hasDied && acked.length === 50) {
       hasDied = true;
       const [leader] = live.splice(answers.indexOf(done), 1);
       leader.kill("SIGKILL");
     }
   }
-  const lost = Math.max(0, acked - total);
-  print({ scenario: "raft-leader-kill", acked, lost, longestStallMs: Math.round(longestMs) });
+  const stores = await Promise.all(live.map((child) => ask(child, { list: true })));
+  const lost = acked.filter((each) => !stores.every(({ ids }) => ids.includes(each))).length;
+  const doubled = Math.max(...stores.map(({ ids }) => ids.length - new Set(ids).size));
+  const longestStallMs = Math.round(longestMs);
+  print({ scenario: "raft-leader-kill", acked: acked.length, lost, doubled, longestStallMs });
 }
 
 function windowOf(groups, batch) {
@@ -143,27 +147,27 @@ function freePort() {
   });
 }
 
-/** Counts the entries that say so. */
-class Counter {
+/** Keeps the ids of the entries that have one. */
+class IdStore {
   version = 1;
   durableIndex = 0;
-  total = 0;
+  ids = [];
 
   apply(entries) {
     return entries.map(({ data }) => {
-      if (data.length === 1) this.total++;
-      return this.total;
+      if (data[0] === "+".charCodeAt(0)) this.ids.push(Number(Buffer.from(data).toString()));
+      return undefined;
     });
   }
 
   capture() {
-    return [Buffer.from(String(this.total))];
+    return [Buffer.from(JSON.stringify(this.ids))];
   }
 
   async install(_head, pieces) {
     let text = "";
     for await (const piece of pieces) text += Buffer.from(piece).toString();
-    this.total = Number(text);
+    this.ids = text === "" ? [] : JSON.parse(text);
   }
 }
 
@@ -174,7 +178,7 @@ async function serve(options) {
     ...options,
     clusterId,
     groups,
-    machineOf: () => new Counter(),
+    machineOf: () => new IdStore(),
   });
   process.on("message", (request) => {
     answer(node, request).then((result) => process.send(result));
@@ -183,13 +187,24 @@ async function serve(options) {
   process.send({ ready: true });
 }
 
-async function answer(node, { groups, batch, seconds, add }) {
+async function answer(node, { groups, batch, seconds, add, list }) {
+  if (list) {
+    const group = node.group(1);
+    for (;;) {
+      // There may be no leader for a moment.
+      const isCovered = await group.read().then(
+        () => true,
+        () => false,
+      );
+      if (isCovered) return { ids: group.machine.ids };
+    }
+  }
   const led = node.host.status().filter(({ role }) => role === "leader");
   if (add) {
     if (node.group(1).role !== "leader") return {};
-    const proposed = node.group(1).propose([{ version: 1, data: Buffer.from("+") }]);
+    const proposed = node.group(1).propose([{ version: 1, data: Buffer.from(`+${add}`) }]);
     return proposed.then(
-      ([total]) => ({ total }),
+      () => ({ added: add }),
       () => ({}),
     );
   }
