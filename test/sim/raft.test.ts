@@ -56,6 +56,15 @@ describe("simulation", () => {
     expect.unreachable("no seed found it");
   });
 
+  test("a life that begins below a term that was durable is found as such", () => {
+    const found = new Set<string>();
+    for (let seed = 1; seed <= 60; seed++) {
+      const { failure } = simulate({ seed, steps, flaw: "stale_hard_state" });
+      if (failure !== undefined) found.add(failure.rule);
+    }
+    expect(found).toContain("durable term is monotonic");
+  });
+
   test("a failing seed shrinks to a run that breaks the same rule with less", () => {
     let options: SimOptions = { seed: 1, steps, flaw: "stale_hard_state" };
     while (!simulate(options).failure) options = { ...options, seed: options.seed + 1 };

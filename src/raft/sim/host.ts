@@ -346,7 +346,9 @@ export class SimHost {
     this.#syncing = false;
     for (let done = 0; done < count; done++) {
       const write = this.disk.complete(this.#context.flaw);
-      if (write !== undefined) this.#synced(write);
+      if (write === undefined) continue;
+      this.#observer.synced(write);
+      this.#synced(write);
     }
     this.#startSync();
     this.#turnSoon();

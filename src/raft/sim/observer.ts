@@ -22,8 +22,9 @@ export class HostObserver {
   #base = 0;
   #chains: number[] = [0];
   #terms: number[] = [0];
-  /** Survives crashes: a node never goes back to an earlier term than it has shown. */
   #term = 0;
+  /** Survives crashes: no life begins in an earlier term than the disk had taken. */
+  #durableTerm = 0;
   #commit = 0;
   #applied = 0;
   #role: Role = "follower";
@@ -44,6 +45,7 @@ export class HostObserver {
   }
 
   started(raft: Raft, snapshot: SnapshotMeta, entries: readonly Entry[]): void {
+    this.#context.checker.notBelow(this.#id, "durable term", raft.term, this.#durableTerm);
     this.#rebase(snapshot);
     for (const entry of entries) this.#append(entry);
     this.#commit = raft.commit;
@@ -85,6 +87,10 @@ export class HostObserver {
       this.#terms.length = this.#chains.length;
     }
     for (const entry of ready.entries) this.#append(entry);
+  }
+
+  synced({ ready }: DiskWrite): void {
+    this.#durableTerm = Math.max(this.#durableTerm, ready.hardState?.term ?? 0);
   }
 
   applied(entry: Entry, stateHash: number): void {
