@@ -1,7 +1,6 @@
 // The node as its HTTP interface sees it, from before it is ready until after it has drained. What
 // there is to see is handed in as it comes to be; nothing here changes the node.
 
-import { type IntervalHistogram, monitorEventLoopDelay } from "node:perf_hooks";
 import type {
   AdminHost,
   Check,
@@ -23,10 +22,11 @@ import { certificateAlarms } from "./certificates.ts";
 import { nodeChecks } from "./checks.ts";
 import type { ConfigurationView } from "./configuration-view.ts";
 import { examine } from "./doctor.ts";
+import { LoopDelay } from "./loop-delay.ts";
 import { metricSources } from "./metric-sources.ts";
 import { RetentionWatch } from "./retention-watch.ts";
 import { runningPartsOf } from "./running.ts";
-import { loopResolutionMs, type ReadyParts, type Viewed } from "./view.ts";
+import type { ReadyParts, Viewed } from "./view.ts";
 
 export type NodeViewParts = {
   readonly settings: Settings;
@@ -43,7 +43,7 @@ export class NodeView implements AdminHost, Viewed {
   readonly disk: Disk;
   readonly reload: AdminHost["reload"];
   readonly #configuration: ConfigurationView | undefined;
-  readonly #loop: IntervalHistogram;
+  readonly #loop = new LoopDelay();
   readonly #startedUs: number;
   #state: NodeState = "starting";
   #phase = "opening the log";
@@ -62,8 +62,6 @@ export class NodeView implements AdminHost, Viewed {
     this.#configuration = parts.configuration;
     this.reload = parts.configuration && ((dryRun) => this.#reload(dryRun));
     this.#startedUs = parts.clock.wallUs();
-    this.#loop = monitorEventLoopDelay({ resolution: loopResolutionMs });
-    this.#loop.enable();
   }
 
   /** How far the start is, for `/startupz`. */
@@ -96,15 +94,15 @@ export class NodeView implements AdminHost, Viewed {
 
   async close(): Promise<void> {
     this.#retention?.close();
-    this.#loop.disable();
+    this.#loop.close();
   }
 
   get ready(): ReadyParts | undefined {
     return this.#ready;
   }
 
-  get loop(): Pick<IntervalHistogram, "percentile" | "max"> {
-    return this.#loop;
+  get loopDelay(): Histogram {
+    return this.#loop.histogram;
   }
 
   get syncTimes(): Histogram | undefined {

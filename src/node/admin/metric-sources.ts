@@ -3,7 +3,7 @@
 
 import type { MetricSource } from "../../admin/index.ts";
 import { version } from "../version.ts";
-import { loopResolutionMs, type ReadyParts, type Viewed } from "./view.ts";
+import type { ReadyParts, Viewed } from "./view.ts";
 
 type Gauge = Extract<MetricSource, { kind: "gauge" }>;
 
@@ -16,9 +16,6 @@ const gauge = (name: string, help: string, read: Gauge["read"]): MetricSource =>
 
 const states = ["starting", "ready", "draining", "failed"] as const;
 const severities = ["warning", "critical"] as const;
-const nanosPerS = 1e9;
-/** The histogram holds whole periods of its timer, with the delay on top. */
-const delayS = (nanos: number): number => Math.max(0, nanos / nanosPerS - loopResolutionMs / 1000);
 
 export function metricSources(view: Viewed): MetricSource[] {
   const { ready } = view;
@@ -45,11 +42,12 @@ function processSources(view: Viewed): MetricSource[] {
         { labels: { kind: "system" }, value: system / 1e6 },
       ];
     }),
-    gauge("event_loop_delay_seconds", "delay of the event loop, by quantile", () => [
-      { labels: { quantile: "0.5" }, value: delayS(view.loop.percentile(50)) },
-      { labels: { quantile: "0.99" }, value: delayS(view.loop.percentile(99)) },
-      { labels: { quantile: "1" }, value: delayS(view.loop.max) },
-    ]),
+    {
+      kind: "histogram",
+      name: "event_loop_delay_seconds",
+      help: "by how much a timer of 20 ms came late",
+      histogram: view.loopDelay,
+    },
   ];
 }
 

@@ -1,8 +1,7 @@
 // What checks and metrics look at: the node as far as it has come.
 
-import type { IntervalHistogram } from "node:perf_hooks";
 import type { AdminHost } from "../../admin/index.ts";
-import type { Clock, Disk } from "../../base/index.ts";
+import type { Clock, Disk, Histogram } from "../../base/index.ts";
 import type { BoundListener, NodeParts, SecurityFace } from "../assemble.ts";
 import type { DataDir } from "../data-dir.ts";
 import type { ListenerCertificate } from "../security/certificates.ts";
@@ -21,8 +20,6 @@ export type Viewed = Pick<AdminHost, "state" | "progress" | "alarms" | "running"
   readonly clock: Clock;
   readonly disk: Disk;
   readonly ready: ReadyParts | undefined;
-  readonly loop: Pick<IntervalHistogram, "percentile" | "max">;
+  readonly loopDelay: Histogram;
   readonly activeTasks: number;
 };
-
-export const loopResolutionMs = 20;
