@@ -38,6 +38,7 @@ import { type ApiKeys, withoutKeys } from "./keys.ts";
 import { familiesOf, metricsContentType, metricsText } from "./metrics.ts";
 import { openApiDocument } from "./openapi.ts";
 import type { Role } from "./operations.ts";
+import { Places } from "./places.ts";
 import type { AdminHost, RunningParts } from "./ports.ts";
 import { problemOf, problemType } from "./problem.ts";
 import type { AdminSettings } from "./settings.ts";
@@ -58,12 +59,15 @@ export type AppParts = {
   readonly helpOf: (code: string) => string;
 };
 
-const probePaths: ReadonlySet<string> = new Set(["/livez", "/readyz", "/startupz"]);
-
 /** What the socket side tells about a request. */
 export type RequestEnvironment = { readonly remote: string };
 
-type Ask = Context<{ Bindings: RequestEnvironment }>;
+/** What a request holds until it is answered: the place of its key. */
+type RequestState = { giveBack?: () => void };
+
+type Environment = { readonly Bindings: RequestEnvironment; readonly Variables: RequestState };
+
+type Ask = Context<Environment>;
 
 export type AdminApp = {
   /** All that it answers; `:name` is a parameter. */
@@ -74,7 +78,7 @@ export type AdminApp = {
 
 export function createAdminApp(settings: AdminSettings, parts: AppParts): AdminApp {
   const { host, tasks, clock } = parts;
-  const app = new Hono<{ Bindings: RequestEnvironment }>();
+  const app = new Hono<Environment>();
   const rates = new Rates(clock);
   const events = new EventStreams(
     {
@@ -137,7 +141,7 @@ class Api {
   readonly #gate: Gatekeeper;
   readonly #handlers: Handlers;
   readonly #downloads: Downloads;
-  #atOnce = 0;
+  readonly #places: Places;
 
   constructor(settings: AdminSettings, parts: AppParts, events: EventStreams) {
     const { host, keys, audit, tasks, traces, clock } = parts;
@@ -145,6 +149,7 @@ class Api {
     this.#parts = parts;
     this.#events = events;
     this.#downloads = new Downloads(parts.disk);
+    this.#places = new Places("requests at once", settings.requestsMax);
     this.#gate = new Gatekeeper(keys, () => clock.elapsedMs());
     const running = (): RunningParts => {
       const found = host.running();
@@ -164,16 +169,10 @@ class Api {
   /** What every request passes, whatever it asks for. */
   async guard(context: Ask, next: () => Promise<void>): Promise<void> {
     checkSource((name) => context.req.header(name), this.#settings.hosts);
-    // Slow requests must not make a node look dead to whoever restarts it then.
-    const isProbe = probePaths.has(context.req.path);
-    if (this.#atOnce >= this.#settings.requestsMax && !isProbe) {
-      throw adminErrors.busy({ what: "requests at once", max: this.#settings.requestsMax });
-    }
-    this.#atOnce++;
     try {
       await next();
     } finally {
-      this.#atOnce--;
+      context.get("giveBack")?.();
     }
     context.header("cache-control", "no-store");
     context.header("x-content-type-options", "nosniff");
@@ -281,8 +280,14 @@ class Api {
     return context.body(JSON.stringify(problem), problem.status as 400, headers);
   }
 
+  /**
+   * Who asks, with a place until it is answered: slow bodies of one key leave room for others. Nothing
+   * waits for what strangers send, so they need none, and probes find a busy node alive.
+   */
   #caller(context: Ask): Caller {
-    return this.#gate.admit((name) => context.req.header(name), context.env.remote);
+    const caller = this.#gate.admit((name) => context.req.header(name), context.env.remote);
+    context.set("giveBack", this.#places.take(caller.keyId));
+    return caller;
   }
 
   #needsReady(): void {

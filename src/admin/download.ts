@@ -2,16 +2,14 @@
 // chunk of memory. Bounded: downloads at once, also of one key, so that none takes every place.
 
 import type { Disk } from "../base/index.ts";
-import { adminErrors } from "./errors.ts";
+import { Places } from "./places.ts";
 
 const downloadsMax = 4;
-const downloadsOfKeyMax = 2;
 const chunkBytes = 256 * 1024;
 
 export class Downloads {
   readonly #disk: Disk;
-  /** Ids of the keys that have a place, one for each. */
-  readonly #places: string[] = [];
+  readonly #places = new Places("downloads", downloadsMax);
 
   constructor(disk: Disk) {
     this.#disk = disk;
@@ -19,16 +17,16 @@ export class Downloads {
 
   /** The first `sizeBytes` of a file, for a key. @throws ADMIN_BUSY, DISK_NOT_FOUND. */
   async open(path: string, sizeBytes: number, keyId: string): Promise<ReadableStream<Uint8Array>> {
-    this.#take(keyId);
+    const giveBack = this.#places.take(keyId);
     const file = await this.#disk.open(path, "read").catch((error: unknown) => {
-      this.#giveBack(keyId);
+      giveBack();
       throw error;
     });
     let isOpen = true;
     const ended = async (): Promise<void> => {
       if (!isOpen) return;
       isOpen = false;
-      this.#giveBack(keyId);
+      giveBack();
       await file.close();
     };
     let at = 0;
@@ -53,19 +51,5 @@ export class Downloads {
       },
       new CountQueuingStrategy({ highWaterMark: 1 }),
     );
-  }
-
-  #take(keyId: string): void {
-    if (this.#places.length >= downloadsMax) {
-      throw adminErrors.busy({ what: "downloads", max: downloadsMax });
-    }
-    if (this.#places.filter((each) => each === keyId).length >= downloadsOfKeyMax) {
-      throw adminErrors.busy({ what: "downloads of this key", max: downloadsOfKeyMax });
-    }
-    this.#places.push(keyId);
-  }
-
-  #giveBack(keyId: string): void {
-    this.#places.splice(this.#places.indexOf(keyId), 1);
   }
 }

@@ -1,5 +1,6 @@
 // What the admin room needs of the node it shows. `node` implements it; tests have their own.
 
+import type { Slices } from "../base/index.ts";
 import type { LivePage, TapListener } from "../broker/index.ts";
 import type { GroupInspector, Retained, SessionInspector } from "../session/index.ts";
 import type { Alarm, Store, StoreOperator, Ttv } from "../store/index.ts";
@@ -29,17 +30,19 @@ export type OutgoingMessage = {
 /** Connected clients, from memory. */
 export interface ClientsPort {
   /** In order of client id, after `after`. Looks at every connection, keeps `countMax` of them. */
-  list(query: { readonly prefix: string; readonly after: string; readonly countMax: number }): {
+  list(
+    query: { readonly prefix: string; readonly after: string; readonly countMax: number },
+    slices: Slices,
+  ): Promise<{
     readonly clients: readonly ClientInfo[];
     readonly hasMore: boolean;
     readonly total: number;
-  };
+  }>;
   /** Like `list`, of those without a durable session, with what they are subscribed to. */
-  live(query: {
-    readonly prefix: string;
-    readonly after: string;
-    readonly countMax: number;
-  }): LivePage;
+  live(
+    query: { readonly prefix: string; readonly after: string; readonly countMax: number },
+    slices: Slices,
+  ): Promise<LivePage>;
   get(clientId: string): ClientInfo | undefined;
   /** Ends the connection with 0x98. False when there is none. */
   kick(clientId: string): boolean;

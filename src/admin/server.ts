@@ -11,6 +11,7 @@ import {
   type Random,
   toError,
 } from "../base/index.ts";
+import { limitPerAddress } from "./address-limit.ts";
 import { type AdminApp, createAdminApp } from "./app.ts";
 import { AuditLog } from "./audit.ts";
 import { ApiKeys } from "./keys.ts";
@@ -48,6 +49,7 @@ const headersMs = 10_000;
 const requestMs = 60_000;
 /** Open connections, strangers' too: beyond they are closed, and the broker keeps its descriptors. */
 const connectionsMax = 512;
+const connectionsOfAddressMax = 256;
 /** Cursors may hold a client id of 64 KiB. */
 const headerBytesMax = 128 * 1024;
 
@@ -73,6 +75,7 @@ export async function openAdmin(
     overrideGlobalObjects: false,
   }) as Server;
   server.maxConnections = connectionsMax;
+  limitPerAddress(server, connectionsOfAddressMax);
   const port = await listen(server, settings);
   const { logger } = components;
   server.on("error", (error) => logger.warn("admin.server_error", { error: toError(error) }));

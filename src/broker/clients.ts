@@ -1,7 +1,9 @@
 // Connected clients as an operator sees them: pages in the order of client ids, out of the connections
 // that are there at the moment. A page looks at every connection and keeps as many as it has room for,
-// so its cost grows with the connections and not with what is sorted.
+// so its cost grows with the connections and not with what is sorted; it looks in slices, between which
+// messages go on. Who connects or goes meanwhile may be on it or not.
 
+import type { Slices } from "../base/index.ts";
 import type { Session, Subscription } from "../session/index.ts";
 
 export type ClientView = {
@@ -18,10 +20,10 @@ export type ClientView = {
   readonly isPaused: boolean;
 };
 
-/** A client that keeps nothing when it goes, with what it is subscribed to. */
+/** A client that keeps nothing when it goes, with what it is subscribed to when that is asked. */
 export type LiveClient = {
   readonly clientId: string;
-  readonly subscriptions: readonly Subscription[];
+  subscriptions(): Iterable<Subscription>;
 };
 
 export type LivePage = {
@@ -35,7 +37,7 @@ export type LivePage = {
 export type ViewedConnection = {
   readonly client: { readonly clientId: string };
   /** Of an accepted client that keeps nothing. */
-  readonly memorySession: Pick<Session, "subscriptions"> | undefined;
+  readonly memorySession: Pick<Session, "subscriptions" | "subscriptionCount"> | undefined;
   view(): ClientView | undefined;
   kick(): void;
 };
@@ -61,10 +63,12 @@ export class ClientDirectory {
     this.#connections = connections;
   }
 
-  list({ prefix, after, countMax }: ClientQuery): ClientPage {
+  async list({ prefix, after, countMax }: ClientQuery, slices: Slices): Promise<ClientPage> {
     const smallest: ViewedConnection[] = [];
     let total = 0;
     for (const connection of this.#connections()) {
+      const pause = slices.looked(1);
+      if (pause !== undefined) await pause;
       const { clientId } = connection.client;
       // Before CONNECT is read a connection has no name.
       if (clientId === "" || !clientId.startsWith(prefix)) continue;
@@ -77,18 +81,20 @@ export class ClientDirectory {
   }
 
   /** Like `list`, of clients without a durable session. */
-  live({ prefix, after, countMax }: ClientQuery): LivePage {
+  async live({ prefix, after, countMax }: ClientQuery, slices: Slices): Promise<LivePage> {
     const smallest: ViewedConnection[] = [];
     let subscriptionCount = 0;
     for (const connection of this.#connections()) {
+      const pause = slices.looked(1);
+      if (pause !== undefined) await pause;
       const { memorySession, client } = connection;
       if (memorySession === undefined || !client.clientId.startsWith(prefix)) continue;
-      for (const _each of memorySession.subscriptions()) subscriptionCount++;
+      subscriptionCount += memorySession.subscriptionCount;
       if (client.clientId > after) keepSmallest(smallest, connection, countMax + 1);
     }
     const clients = smallest.slice(0, countMax).map(({ client: { clientId }, memorySession }) => ({
       clientId,
-      subscriptions: [...(memorySession?.subscriptions() ?? [])],
+      subscriptions: () => memorySession?.subscriptions() ?? [],
     }));
     return { clients, hasMore: smallest.length > countMax, subscriptionCount };
   }

@@ -200,6 +200,7 @@ export interface Session {
   subscribe(subscriptions: readonly Subscription[]): Promise<readonly SubscribeResult[]>;
   /** Those in effect, shared ones whole. */
   subscriptions(): Iterable<Subscription>;
+  readonly subscriptionCount: number;
   /** True per filter that existed. Durable when it resolves. */
   unsubscribe(filters: readonly string[]): Promise<readonly boolean[]>;
   /** Starts the paging of retained messages for these results. */
@@ -344,7 +345,7 @@ export interface SessionInspector {
   /** Whether a durable session may have a filter that is wanted: false is certain. From memory. */
   mayHave(clientId: string, isWanted: (filter: string) => boolean): boolean;
   /** Subscriptions of all durable sessions whose client ids begin so. From memory. */
-  subscriptionCount(prefix: string): number;
+  subscriptionCount(prefix: string): Promise<number>;
   /** Sessions that have not read some shard up to the time given for it. From memory. */
   behind(untilUs: Positions): Promise<SessionsBehind>;
   /** The first messages that wait, in the order of delivery; consumes and changes nothing. */

@@ -101,6 +101,10 @@ export class MemorySession implements Session, LiveTarget {
     return this.#subscriptions.values();
   }
 
+  get subscriptionCount(): number {
+    return this.#subscriptions.size;
+  }
+
   subscribe(subscriptions: readonly Subscription[]): Promise<readonly SubscribeResult[]> {
     const { settings, counters } = this.#context;
     const budget = new FilterBudget(filterLimits(settings), this.#subscriptions.keys());

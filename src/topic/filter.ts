@@ -103,6 +103,25 @@ export function matches(filter: TopicFilter, topicWords: readonly string[]): boo
   return words.length === topicWords.length;
 }
 
+/**
+ * The same of the text of a legal subscription filter, shared or not, that is looked at once: nothing is
+ * parsed or allocated. REQUIRES: `text` is legal.
+ */
+export function filterTextMatches(text: string, topicWords: readonly string[]): boolean {
+  let at = isShared(text) ? text.indexOf("/", sharePrefix.length) + 1 : 0;
+  if (isWildcard(text[at]) && topicWords[0]?.startsWith("$")) return false;
+  for (const word of topicWords) {
+    if (at > text.length) return false;
+    const character = text[at];
+    if (character === "#") return true;
+    if (character !== "+" && !text.startsWith(word, at)) return false;
+    at += character === "+" ? 1 : word.length;
+    if (at < text.length && text[at] !== "/") return false;
+    at++;
+  }
+  return at > text.length || text[at] === "#";
+}
+
 /** True when every topic that `inner` matches is matched by `outer` too. */
 export function covers(outer: TopicFilter, inner: TopicFilter): boolean {
   // At the root "#" asks for one level at least, like "+/#": written so, the walk below is exact.

@@ -2,6 +2,7 @@
 export * from "./errors.ts";
 export {
   covers,
+  filterTextMatches,
   formatSubscriptionFilter,
   intersects,
   matches,

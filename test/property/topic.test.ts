@@ -3,6 +3,7 @@ import { expect, test } from "vitest";
 import {
   covers,
   FilterTrie,
+  filterTextMatches,
   intersects,
   matches,
   parseTopicFilter,
@@ -49,6 +50,17 @@ test("the trie visits exactly what matching filter by filter finds", () => {
       }
     }),
     { numRuns: 500 },
+  );
+});
+
+test("the text of a filter, shared or not, matches what the parsed filter matches", () => {
+  fc.assert(
+    fc.property(filter, fc.constantFrom("", "$share/g/", "$share/a/"), (each, share) => {
+      const wanted = allTopics.filter((words) => matches(each, words));
+      const found = allTopics.filter((words) => filterTextMatches(`${share}${each.text}`, words));
+      expect(found).toEqual(wanted);
+    }),
+    { numRuns: 100 },
   );
 });
 

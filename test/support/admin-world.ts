@@ -195,7 +195,7 @@ export function paperNode() {
       return { clientIds: rest.slice(0, countMax), hasMore: rest.length > countMax };
     },
     subscriptionsOf: async (clientId) => (has(clientId) ? detail(clientId).filters : []),
-    subscriptionCount: () => 2 * all.length,
+    subscriptionCount: async () => 2 * all.length,
     peek: note("sessions.peek", async (clientId: string) => {
       if (!has(clientId)) return undefined;
       const messages = [{ message: paperTtv("x/1", "secret"), qos: 1 as const, inFlight: true }];
@@ -292,9 +292,10 @@ export function paperNode() {
   };
   const parts: RunningParts = {
     clients: {
-      list: () => ({ clients: [], hasMore: false, total: 0 }),
-      live: ({ after }) => ({
-        clients: "aa" > after ? [{ clientId: "aa", subscriptions: [subscription("x/+")] }] : [],
+      list: async () => ({ clients: [], hasMore: false, total: 0 }),
+      live: async ({ after }) => ({
+        clients:
+          "aa" > after ? [{ clientId: "aa", subscriptions: () => [subscription("x/+")] }] : [],
         ...{ hasMore: false, subscriptionCount: 1 },
       }),
       get: () => undefined,

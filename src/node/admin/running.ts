@@ -43,11 +43,11 @@ const protocols: Readonly<Record<number, string>> = { 3: "3.1", 4: "3.1.1", 5: "
 function clientsPort(broker: Broker): ClientsPort {
   const { clients } = broker;
   return {
-    list: (query) => {
-      const page = clients.list(query);
+    list: async (query, slices) => {
+      const page = await clients.list(query, slices);
       return { ...page, clients: page.clients.map(clientInfo) };
     },
-    live: (query) => clients.live(query),
+    live: (query, slices) => clients.live(query, slices),
     get: (clientId) => {
       const found = clients.get(clientId);
       return found === undefined ? undefined : clientInfo(found);

@@ -4,6 +4,7 @@
 // Every change is made in the turn of its client, guarded by the session's claim, and durable when the
 // call resolves.
 
+import { Slices } from "../../base/index.ts";
 import type { MapWrite, Positions } from "../../store/index.ts";
 import type {
   BacklogMessage,
@@ -60,8 +61,8 @@ export type InspectorParts = {
 const administrativeAction = 0x98;
 /** Sessions read or changed at the same time. */
 const lanesMax = 16;
-/** Sessions looked at in one turn: messages go on meanwhile. */
-const sliceMax = 2000;
+/** Sessions and filters looked at in one turn, some 300 us of work: messages go on meanwhile. */
+const rowsPerTurnMax = 1000;
 const behindShownMax = 3;
 
 export class Inspector implements SessionInspector {
@@ -126,8 +127,15 @@ export class Inspector implements SessionInspector {
     return false;
   }
 
-  subscriptionCount(prefix: string): number {
-    return this.#parts.table.subscriptionCount(prefix);
+  async subscriptionCount(prefix: string): Promise<number> {
+    const slices = this.#slices();
+    let count = 0;
+    for (const { connected, subscriptions } of this.#parts.table.behind(prefix, "")) {
+      count += connected?.subscriptionCount ?? subscriptions;
+      const pause = slices.looked(1);
+      if (pause !== undefined) await pause;
+    }
+    return count;
   }
 
   async behind(untilUs: Positions): Promise<SessionsBehind> {
@@ -135,9 +143,10 @@ export class Inspector implements SessionInspector {
     const { store, clock } = context;
     const clientIds: string[] = [];
     let count = 0;
-    let looked = 0;
+    const slices = this.#slices();
     for (const entry of table.behind("", "")) {
-      if (++looked % sliceMax === 0) await this.#nextTurn();
+      const pause = slices.looked(1 + entry.filters.size);
+      if (pause !== undefined) await pause;
       const waiting = waitingBehind(entry, store, clock.wallUs());
       const isBehind = [...waiting].some(([shard, atUs]) => atUs < (untilUs.get(shard) ?? 0));
       if (!isBehind) continue;
@@ -204,10 +213,11 @@ export class Inspector implements SessionInspector {
     const found: TableEntry[] = [];
     let total = 0;
     let next: string | undefined;
-    let looked = 0;
+    const slices = this.#slices();
     const { store, clock } = context;
     for (const entry of table.among(query)) {
-      if (++looked % sliceMax === 0) await this.#nextTurn();
+      const pause = slices.looked(1 + entry.filters.size);
+      if (pause !== undefined) await pause;
       if (!isMatch(entry, query, { store, nowUs: clock.wallUs() })) continue;
       total++;
       if (page.after !== undefined && entry.clientId <= page.after) continue;
@@ -217,8 +227,9 @@ export class Inspector implements SessionInspector {
     return { found, next, total };
   }
 
-  #nextTurn(): Promise<void> {
-    return new Promise((resolve) => this.#parts.context.clock.soon(resolve));
+  #slices(): Slices {
+    const { clock } = this.#parts.context;
+    return new Slices(rowsPerTurnMax, () => new Promise((resolve) => clock.soon(resolve)));
   }
 
   /** Reads what an end without notice has left unknown: once for each such session. */

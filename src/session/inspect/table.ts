@@ -7,6 +7,7 @@
 import type { MatchTimes, Positions, Store } from "../../store/index.ts";
 import type { SessionQuery } from "../api.ts";
 import { keyLevel } from "../keys.ts";
+import { ClientOrder, firstFrom } from "./client-order.ts";
 
 /** What a closed session leaves behind. */
 export type ClosedState = {
@@ -40,8 +41,8 @@ export type TableEntry = {
 export class SessionTable {
   /** By level in keys. */
   readonly #entries = new Map<string, TableEntry>();
-  /** In order of client ids; undefined when it has to be sorted again. */
-  #sorted: TableEntry[] | undefined;
+  /** Those that have a name. */
+  readonly #order = new ClientOrder<TableEntry>();
   readonly #users = new SessionsByUser();
 
   get size(): number {
@@ -61,17 +62,9 @@ export class SessionTable {
 
   /** Sessions with a prefix from the first behind `after` on, in order of client ids. */
   *behind(prefix: string, after: string): Iterable<TableEntry> {
-    const sorted = this.#inOrder();
-    // Those that have no name yet are before all others.
-    const isBefore = ({ clientId }: TableEntry): boolean => clientId < prefix || clientId <= after;
-    let low = 0;
-    let high = sorted.length;
-    while (low < high) {
-      const middle = (low + high) >>> 1;
-      if (isBefore(sorted[middle] as TableEntry)) low = middle + 1;
-      else high = middle;
-    }
-    for (let at = low; at < sorted.length; at++) {
+    const sorted = this.#order.list(this.#named());
+    const begin = firstFrom(sorted, ({ clientId }) => clientId >= prefix && clientId > after);
+    for (let at = begin; at < sorted.length; at++) {
       const entry = sorted[at] as TableEntry;
       if (!entry.clientId.startsWith(prefix)) return;
       yield entry;
@@ -80,8 +73,11 @@ export class SessionTable {
 
   /** Those of which a query needs what only the store knows. */
   unknown(): TableEntry[] {
-    const all = [...this.#entries.values()];
-    return all.filter(({ connected, closed }) => connected === undefined && closed === undefined);
+    const found: TableEntry[] = [];
+    for (const entry of this.#entries.values()) {
+      if (entry.connected === undefined && entry.closed === undefined) found.push(entry);
+    }
+    return found;
   }
 
   // -------------------------------------------------------------- what happens to sessions
@@ -102,15 +98,6 @@ export class SessionTable {
     if (entry !== undefined && entry.subscriptions > 0) entry.subscriptions--;
   }
 
-  subscriptionCount(prefix: string): number {
-    let count = 0;
-    for (const { clientId, connected, subscriptions } of this.#entries.values()) {
-      if (clientId === "" || !clientId.startsWith(prefix)) continue;
-      count += connected?.subscriptionCount ?? subscriptions;
-    }
-    return count;
-  }
-
   load(clientId: string, user: string | undefined, closed: ClosedState | undefined): void {
     const entry = this.#entryAt(keyLevel(clientId));
     this.#name(entry, clientId, user);
@@ -126,7 +113,6 @@ export class SessionTable {
 
   connected(clientId: string, user: string | undefined, state: ConnectedState): void {
     const entry = this.#entryAt(keyLevel(clientId));
-    if (entry.clientId === "") this.#sorted = undefined;
     this.#name(entry, clientId, user);
     entry.connected = state;
     entry.closed = undefined;
@@ -143,9 +129,11 @@ export class SessionTable {
   removed(clientId: string): void {
     const entry = this.get(clientId);
     if (entry === undefined) return;
-    if (entry.clientId !== "") this.#users.leave(entry.user);
+    if (entry.clientId !== "") {
+      this.#users.leave(entry.user);
+      this.#order.left(entry);
+    }
     this.#entries.delete(keyLevel(clientId));
-    this.#sorted = undefined;
   }
 
   /** Sessions of a user. */
@@ -154,8 +142,10 @@ export class SessionTable {
   }
 
   #name(entry: TableEntry, clientId: string, user: string | undefined): void {
-    if (entry.clientId !== "") this.#users.leave(entry.user);
+    const isNew = entry.clientId === "";
+    if (!isNew) this.#users.leave(entry.user);
     entry.clientId = clientId;
+    if (isNew) this.#order.came(entry);
     entry.user = this.#users.enter(user ?? "");
   }
 
@@ -175,13 +165,11 @@ export class SessionTable {
       ...{ connected: undefined, closed: undefined },
     };
     this.#entries.set(level, added);
-    this.#sorted = undefined;
     return added;
   }
 
-  #inOrder(): readonly TableEntry[] {
-    this.#sorted ??= [...this.#entries.values()].sort((a, b) => (a.clientId < b.clientId ? -1 : 1));
-    return this.#sorted;
+  *#named(): Iterable<TableEntry> {
+    for (const entry of this.#entries.values()) if (entry.clientId !== "") yield entry;
   }
 }
 

@@ -3,6 +3,24 @@
 import { expect, test } from "vitest";
 import { adminWorld } from "../../support/admin-world.ts";
 
+/** Its body does not come before it is ended. */
+function slowRequest(key: string | undefined, contentLength: number) {
+  let end: () => void = () => undefined;
+  const body = new ReadableStream<Uint8Array>({
+    start: (controller) => {
+      end = () => controller.close();
+    },
+  });
+  const headers = {
+    ...{ host: "127.0.0.1:18083", "content-type": "application/json" },
+    ...{ "content-length": String(contentLength) },
+    ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
+  };
+  const init = { method: "POST", headers, body, duplex: "half" };
+  const request = new Request("http://127.0.0.1:18083/api/v1/publish", init as RequestInit);
+  return { request, end };
+}
+
 test("a drop is begun and gone on with by admins alone; operators may stop one", async () => {
   const { ask, node, tasks, operatorKey } = await adminWorld();
   const { operator, store } = node.parts;
@@ -41,23 +59,55 @@ test("who was refused within an operation does not wash out what others did", as
 
 test("a body that is announced too large is refused before it comes, and gives its slot back", async () => {
   const { ask, app, clock, adminKey } = await adminWorld({ requestsMax: 1 });
-  // It never comes, and never ends.
-  const body = new ReadableStream<Uint8Array>();
-  const announced = (contentLength: number) => {
-    const headers = {
-      ...{ host: "127.0.0.1:18083", authorization: `Bearer ${adminKey}` },
-      ...{ "content-type": "application/json", "content-length": String(contentLength) },
-    };
-    const init = { method: "POST", headers, body, duplex: "half" };
-    return new Request("http://127.0.0.1:18083/api/v1/publish", init as RequestInit);
-  };
-  const answer = await clock.complete(app.fetch(announced(64 * 1024 + 1), { remote: "127.0.0.1" }));
+  const announced = slowRequest(adminKey, 64 * 1024 + 1).request;
+  const answer = await clock.complete(app.fetch(announced, { remote: "127.0.0.1" }));
   expect(answer.status).toBe(413);
   expect(await answer.json()).toMatchObject({ code: "ADMIN_BODY_TOO_LARGE" });
   expect((await ask("/api/v1/status")).status).toBe(200);
   // One of the size that may come is waited for.
-  void app.fetch(announced(64 * 1024), { remote: "127.0.0.1" });
+  void app.fetch(slowRequest(adminKey, 64 * 1024).request, { remote: "127.0.0.1" });
   expect((await ask("/api/v1/status")).status).toBe(429);
+});
+
+test("slow bodies of one key leave half of the places to others, and give theirs back", async () => {
+  const { ask, app, clock, operatorKey } = await adminWorld({ requestsMax: 4 });
+  const slow = [1, 2].map(() => {
+    const { request, end } = slowRequest(operatorKey, 100);
+    return { answer: app.fetch(request, { remote: "127.0.0.1" }), end };
+  });
+  const third = await ask("/api/v1/status", { key: operatorKey });
+  expect([third.status, third.json.code]).toEqual([429, "ADMIN_BUSY"]);
+  expect(third.json.detail).toBe("requests at once of this key are at their limit of 2");
+  expect(third.text + JSON.stringify([...third.headers])).not.toContain(operatorKey.slice(-30));
+  // Others are answered meanwhile, however often they ask.
+  for (let count = 0; count < 5; count++) expect((await ask("/api/v1/status")).status).toBe(200);
+  for (const { answer, end } of slow) {
+    end();
+    expect((await clock.complete(answer)).status).toBe(400);
+  }
+  expect((await ask("/api/v1/status", { key: operatorKey })).status).toBe(200);
+});
+
+test("slow bodies of strangers are not waited for and take no place", async () => {
+  const { ask, app, clock } = await adminWorld({ requestsMax: 2 });
+  for (let count = 0; count < 5; count++) {
+    for (const key of [undefined, `fs_abcdefgh_${"x".repeat(43)}`]) {
+      const { request } = slowRequest(key, 100);
+      const answer = await clock.complete(app.fetch(request, { remote: "127.0.0.1" }));
+      expect(answer.status).toBe(401);
+    }
+  }
+  expect((await ask("/api/v1/status")).status).toBe(200);
+});
+
+test("probes that wait for their checks take no place", async () => {
+  const { ask, app, node } = await adminWorld({ requestsMax: 1 });
+  node.host.checks = () => new Promise(() => undefined);
+  for (let count = 0; count < 5; count++) {
+    const headers = { host: "127.0.0.1:18083" };
+    void app.fetch(new Request("http://127.0.0.1:18083/readyz", { headers }), { remote: "::1" });
+  }
+  expect((await ask("/api/v1/status")).status).toBe(200);
 });
 
 test("thresholds of databases are bounded, by first level and by depth", async () => {

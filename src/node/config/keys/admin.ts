@@ -37,7 +37,7 @@ export const admin = group("The HTTP interface for operators: API, metrics, heal
     max: 64 * mib,
   }),
   requestsMax: count({
-    doc: "Requests under way at once, each with its body. Beyond: 429.",
+    doc: "Requests under way at once, each with its body; half of them for one key. Beyond: 429.",
     reload: "restart",
     fallback: "64",
     min: 1,
