@@ -1,5 +1,5 @@
-// Places for work at once, some of which one key may have: whoever is slow, or asks for much, leaves room
-// for the others.
+// Places for work at once, some of which one key may have: whoever is slow, or asks for much, leaves
+// room for the others.
 
 import { adminErrors } from "./errors.ts";
 

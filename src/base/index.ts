@@ -22,4 +22,5 @@ export { SimDisk, type SimDiskOptions } from "./sim-disk.ts";
 export type { FaultRule } from "./sim-faults.ts";
 export * from "./sim-network.ts";
 export type { SimDiskOperation } from "./sim-process-disk.ts";
+export { describeSize } from "./sizes.ts";
 export { Slices } from "./slices.ts";

@@ -5,6 +5,7 @@
 import { Command as Commander, CommanderError, Option } from "commander";
 import { type Command, type CommandFamily, type Io, type OptionSpec, Options } from "./command.ts";
 import { commandRows } from "./commands/rows.ts";
+import { cliErrors } from "./errors.ts";
 import { exitCodes } from "./exit-codes.ts";
 import { reportError } from "./report.ts";
 
@@ -47,10 +48,12 @@ async function parseAndRun(given: readonly string[], io: Io): Promise<number> {
   const finish = (code: number): void => {
     exitCode = code;
   };
-  const [first] = argv;
+  const [first, second] = argv;
   for (const row of commandRows) {
     if (row.name === first) {
-      program.addCommand(commandOf(await row.load(), io, finish));
+      const spec = await row.load();
+      checkFamily(spec, second);
+      program.addCommand(commandOf(spec, io, finish));
     } else {
       // Only its line of the overview is needed.
       program.addCommand(bare(row.name, row.summary, io));
@@ -63,6 +66,16 @@ async function parseAndRun(given: readonly string[], io: Io): Promise<number> {
   }
   await program.parseAsync([...argv], { from: "user" });
   return exitCode;
+}
+
+/** Looked for in a family where it stands by itself: `config reload`. @throws CLI_USAGE. */
+function checkFamily(spec: Command | CommandFamily, inner: string | undefined): void {
+  // Of one with a default, the next word may be an argument.
+  if (!("commands" in spec) || spec.hasDefault === true) return;
+  if (spec.commands.some(({ name }) => name === inner)) return;
+  if (!commandRows.some(({ name }) => name === inner)) return;
+  const reason = `there is no \`${spec.name} ${inner}\`: did you mean \`flagstone ${inner}\`?`;
+  throw cliErrors.usage({ reason });
 }
 
 function overviewExamples(io: Io): string {

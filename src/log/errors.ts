@@ -24,13 +24,14 @@ export const logErrors = defineErrors({
   recordTooLarge: {
     code: "LOG_RECORD_TOO_LARGE",
     kind: "limit",
-    message: "a record of {sizeBytes} bytes exceeds log.recordBytesMax of {recordBytesMax}",
+    message: "a record of {sizeBytes} bytes exceeds log.recordBytesMax of {recordBytesMax} bytes",
     help: "Send smaller messages or raise the limit.",
   },
   pendingFull: {
     code: "LOG_PENDING_FULL",
     kind: "limit",
-    message: "{pendingBytes} bytes wait for the disk; log.pendingBytesMax is {pendingBytesMax}",
+    message:
+      "{pendingBytes} bytes wait for the disk; log.pendingBytesMax is {pendingBytesMax} bytes",
     help: "The disk is slower than the writers, or full. Wait and send again.",
   },
   damaged: {

@@ -22,7 +22,7 @@ export const mqttErrors = defineErrors({
   packetTooLarge: {
     code: "MQTT_PACKET_TOO_LARGE",
     kind: "limit",
-    message: "packet of {sizeBytes} bytes, the maximum is {sizeBytesMax}",
+    message: "packet of {sizeBytes} bytes, the maximum is {sizeBytesMax} bytes",
     help: "Send smaller messages or raise maxPacketSize (before login: preAuth bytes).",
   },
   versionUnsupported: {

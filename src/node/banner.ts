@@ -1,9 +1,9 @@
 // What a node says on standard output when it is ready: at most 12 lines, the last of them
 // `ready mqtt=127.0.0.1:1883 admin=off ms=123` for programs that wait for it.
 
+import { describeSize } from "../base/index.ts";
 import type { BoundListener } from "./assemble.ts";
 import { isLoopback } from "./config/security-rules.ts";
-import { describeSize } from "./config/units.ts";
 
 export type BannerFacts = {
   readonly version: string;

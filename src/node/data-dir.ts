@@ -11,6 +11,7 @@ import {
   crc32,
   type Disk,
   type DiskSpace,
+  describeSize,
   diskErrors,
   isCodedError,
   joinPath,
@@ -22,7 +23,6 @@ import {
 } from "../base/index.ts";
 import { type Kv, type KvDriver, kvErrors } from "../kv/index.ts";
 import { ballastName, isFullError, spendBallast, startRoomBytes } from "./ballast.ts";
-import { describeSize } from "./config/units.ts";
 import { nodeErrors } from "./errors.ts";
 import { closeAfterFailure } from "./failed-start.ts";
 

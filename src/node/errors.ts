@@ -71,7 +71,7 @@ export const nodeErrors = defineErrors({
     code: "NODE_CERTIFICATE_REFUSED",
     kind: "invalid",
     message: "the certificate of listener {listener} is not taken: {reason}",
-    help: "The old one goes on; users, keys and rules were taken. Mend cert and key, and reload.",
+    help: "The old one goes on, and nothing else was taken either. Mend cert and key, and reload.",
   },
   securityFileUnreadable: {
     code: "NODE_SECURITY_FILE_UNREADABLE",

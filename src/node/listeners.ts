@@ -17,7 +17,7 @@ import { address } from "./banner.ts";
 import type { Settings } from "./config/keys.ts";
 import { chainOf, networkOf } from "./config/security-rules.ts";
 import { nodeErrors } from "./errors.ts";
-import { type CertificateWatch, readMaterial } from "./security/certificates.ts";
+import { type CertificateWatch, checkedExpiryMs, readMaterial } from "./security/certificates.ts";
 
 type ListenerSettings = Settings["listeners"][string];
 
@@ -68,6 +68,8 @@ async function openListener(
   const own = settings.listeners[name] as ListenerSettings;
   const { type, host, port, path, tls } = own;
   const material = type === "tls" || type === "wss" ? await readMaterial(tls) : undefined;
+  // Before it listens: TLS says what is wrong, but not of which file.
+  if (material !== undefined) checkedExpiryMs(tls, material);
   const at = type === "unix" ? { path } : { host, port };
   const listener = closer.own(await listen(name, at, optionsOf(settings, own, material)));
   if (type === "unix") await fs.chmod(path, socketMode);

@@ -1,6 +1,7 @@
 // What an operator has to know and to act on, as a list made from the state of groups, volume and
 // shards. An alarm is there for as long as its cause.
 
+import { describeSize } from "../base/index.ts";
 import type { Databases } from "./databases.ts";
 import type { Groups } from "./groups.ts";
 import type { Alarm } from "./operator-api.ts";
@@ -13,7 +14,7 @@ function groupAlarms(groups: Groups): Alarm[] {
   return groups.list.flatMap((group): Alarm[] => {
     if (group.state === "open") return [];
     const isFull = group.state === "full";
-    const used = `${group.physicalBytes} of ${group.quotaBytes} bytes`;
+    const used = `${describeSize(group.physicalBytes)} of ${describeSize(group.quotaBytes)}`;
     return [
       {
         name: isFull ? "quota_full" : "quota_near",
@@ -38,7 +39,7 @@ function volumeAlarms(groups: Groups): Alarm[] {
       subject: "volume",
       severity: "critical",
       sinceMs: space.sinceMs,
-      message: `${space.freeBytes} bytes are free: new messages are refused`,
+      message: `${describeSize(space.freeBytes)} are free: new messages are refused`,
       help: "Free space on the volume of the data directory; writing resumes by itself.",
     },
   ];

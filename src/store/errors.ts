@@ -72,7 +72,7 @@ export const storeErrors = defineErrors({
   entryTooLarge: {
     code: "STORE_ENTRY_TOO_LARGE",
     kind: "invalid",
-    message: "an entry of {sizeBytes} bytes is above the limit of {limitBytes}",
+    message: "an entry of {sizeBytes} bytes is above the limit of {limitBytes} bytes",
     help: "Send smaller messages, or raise the log's record limit together with maxPacketSize.",
   },
   txConflict: {

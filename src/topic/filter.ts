@@ -104,7 +104,7 @@ export function matches(filter: TopicFilter, topicWords: readonly string[]): boo
 }
 
 /**
- * The same of the text of a legal subscription filter, shared or not, that is looked at once: nothing is
+ * The same of the text of a subscription filter, shared or not, that is looked at once: nothing is
  * parsed or allocated. REQUIRES: `text` is legal.
  */
 export function filterTextMatches(text: string, topicWords: readonly string[]): boolean {

@@ -8,7 +8,7 @@ import type { Alarm } from "../../store/index.ts";
 import type { Settings } from "../config/keys.ts";
 import {
   certificateWarnMs,
-  expiryOf,
+  checkedExpiryMs,
   type ListenerCertificate,
   readMaterial,
 } from "../security/certificates.ts";
@@ -61,8 +61,8 @@ export async function certificateCheck({ listeners }: Settings, nowMs: number): 
     if (type !== "tls" && type !== "wss") continue;
     try {
       const { cert, key, ca } = await readMaterial(tls);
-      found.push({ listener, expiresMs: expiryOf({ cert }) });
-      // A key that is not this certificate's, or no key.
+      found.push({ listener, expiresMs: checkedExpiryMs(tls, { cert, key, ca }) });
+      // What TLS itself does not take: a key that is too weak.
       createSecureContext({ cert, key, ...(ca === undefined ? {} : { ca }) });
     } catch (error) {
       return { name, state: "failed", message: `listener ${listener}: ${toError(error).message}` };

@@ -2,7 +2,7 @@
 // no new clients; `warning` that somebody should look.
 
 import type { Check } from "../../admin/index.ts";
-import { describeSize } from "../config/units.ts";
+import { describeSize } from "../../base/index.ts";
 import type { Viewed } from "./view.ts";
 
 const mib = 2 ** 20;

@@ -8,6 +8,7 @@ import {
   type Clock,
   type Disk,
   type DiskFile,
+  describeSize,
   isCodedError,
   joinPath,
   nodeDisk,
@@ -18,7 +19,6 @@ import type { BoundListener } from "../assemble.ts";
 import { ballastName } from "../ballast.ts";
 import type { Settings } from "../config/keys.ts";
 import { isLoopback } from "../config/security-rules.ts";
-import { describeSize } from "../config/units.ts";
 import { dataFormat } from "../data-dir.ts";
 import { version } from "../version.ts";
 import { certificateCheck } from "./certificates.ts";

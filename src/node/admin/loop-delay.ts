@@ -7,7 +7,7 @@
 import { performance } from "node:perf_hooks";
 import { createHistogram, type Histogram, observe } from "../../base/index.ts";
 
-/** Below a few milliseconds it is the grain of timers that is seen, above a second a node that hangs. */
+/** Below a few milliseconds it is the grain of timers that is seen, above a second one that hangs. */
 const boundsMs = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000];
 const periodMs = 20;
 

@@ -48,13 +48,6 @@ export function formatSize(sizeBytes: number): string {
   return formatWith(sizeUnits, sizeBytes);
 }
 
-/** For people, not for the configuration: `12.3 GiB`. */
-export function describeSize(sizeBytes: number): string {
-  const [name, factor] = sizeUnits.find(([, factor]) => sizeBytes >= factor) ?? ["B", 1];
-  const amount = sizeBytes / factor;
-  return `${amount >= 100 || factor === 1 ? Math.round(amount) : amount.toFixed(1)} ${name}`;
-}
-
 /** Digits only: no sign, exponent, separator or fraction. */
 export function parseCount(text: string): number | undefined {
   return /^\d{1,15}$/.test(text) ? Number(text) : undefined;

@@ -2,7 +2,7 @@
 // handshakes within seconds, one that does not fit is told once and changes nothing. One that ends soon
 // is told once a day.
 
-import { createHash, X509Certificate } from "node:crypto";
+import { createHash, createPrivateKey, X509Certificate } from "node:crypto";
 import {
   type Cancel,
   type Clock,
@@ -67,7 +67,7 @@ export class CertificateWatch {
   }
 
   async watch(name: string, tls: Tls, material: TlsMaterial, set: SetTls): Promise<void> {
-    const expiresMs = expiryOf(material);
+    const expiresMs = checkedExpiryMs(tls, material);
     const digest = digestOf(material);
     const fault = undefined;
     this.#watched.push({ name, tls, set, tried: digest, used: digest, expiresMs, fault });
@@ -118,8 +118,8 @@ export class CertificateWatch {
       if (digest === watched.used) watched.fault = undefined;
       if (digest === watched.tried) return false;
       watched.tried = digest;
-      const expiresMs = expiryOf(material);
-      set(material);
+      const expiresMs = checkedExpiryMs(tls, material);
+      readable(tls.cert, "TLS does not take it", () => set(material));
       watched.used = digest;
       watched.expiresMs = expiresMs;
       watched.fault = undefined;
@@ -158,21 +158,41 @@ export class CertificateWatch {
 const pem = /-----BEGIN ([A-Z ]*)CERTIFICATE-----[^-]+-----END \1CERTIFICATE-----/g;
 
 /**
- * A chain is as good as the certificate in it that ends first.
+ * Certificate and key are there and belong together, and so are those of clients' authorities; each
+ * fault names the file. A chain is as good as the certificate in it that ends first.
  * @throws NODE_SECURITY_FILE_UNREADABLE.
  */
-export function expiryOf({ cert }: Pick<TlsMaterial, "cert">): number {
-  try {
-    const ends = (cert.match(pem) ?? []).map((one) => Date.parse(new X509Certificate(one).validTo));
-    if (ends.length > 0) return Math.min(...ends);
-  } catch (error) {
-    throw unreadable(toError(error).message, error);
+export function checkedExpiryMs(tls: Tls, { cert, key, ca }: TlsMaterial): number {
+  const chain = certificatesIn(tls.cert, cert);
+  const privateKey = readable(tls.key, "it holds no private key in PEM", () =>
+    createPrivateKey(key),
+  );
+  // The first of a chain is the server's own.
+  if (!chain[0]?.checkPrivateKey(privateKey)) {
+    throw unreadable(tls.key, `it is not the key of ${tls.cert}`);
   }
-  throw unreadable("it holds no PEM certificate", undefined);
+  if (ca !== undefined) certificatesIn(tls.clientCa, ca);
+  return Math.min(...chain.map(({ validTo }) => Date.parse(validTo)));
 }
 
-function unreadable(reason: string, cause: unknown): Error {
-  return nodeErrors.securityFileUnreadable({ path: "certificate", reason }, cause);
+function certificatesIn(path: string, text: string): readonly X509Certificate[] {
+  const found = text.match(pem) ?? [];
+  if (found.length === 0) throw unreadable(path, "it holds no certificate in PEM");
+  return readable(path, "it holds a broken certificate", () =>
+    found.map((one) => new X509Certificate(one)),
+  );
+}
+
+function readable<T>(path: string, fault: string, read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    throw unreadable(path, `${fault}: ${toError(error).message}`, error);
+  }
+}
+
+function unreadable(path: string, reason: string, cause?: unknown): Error {
+  return nodeErrors.securityFileUnreadable({ path, reason }, cause);
 }
 
 function digestOf({ cert, key, ca }: TlsMaterial): string {

@@ -107,11 +107,13 @@ export class Security {
 
   /**
    * Reads every file again.
-   * @throws the first fault, after logging it; then nothing has changed. At last
-   * NODE_CERTIFICATE_REFUSED, when all but a certificate was taken.
+   * @throws the first fault, after logging it; then nothing has changed, but for certificates that are
+   * good: each is taken by itself, with a reload or without one.
    */
   async reload(): Promise<void> {
     try {
+      await this.certificates.look();
+      this.certificates.demandGood();
       const useKeys = await this.#tokenKeys?.prepare();
       const useFiles = await this.#readFiles();
       useKeys?.();
@@ -122,8 +124,6 @@ export class Security {
     }
     this.#recheck();
     await this.#warnOfOpenFiles();
-    await this.certificates.look();
-    this.certificates.demandGood();
   }
 
   /** Replaces the rules in the store; they hold from the next message on. */

@@ -57,6 +57,23 @@ test("an unknown command or flag is a usage error that names the nearest", async
   expect(flag.error).toContain("Did you mean --origin?");
 });
 
+test("a command that was looked for in a family is named where it stands", async () => {
+  for (const [family, inner] of [
+    ["config", "reload"],
+    ["config", "doctor"],
+    ["user", "status"],
+  ] as const) {
+    const { exit, error } = await cli(family, inner, "--dry-run");
+    expect(exit).toBe(2);
+    expect(error).toContain(
+      `there is no \`${family} ${inner}\`: did you mean \`flagstone ${inner}\`?`,
+    );
+  }
+  // Its own, or none at all.
+  expect((await cli("config", "show")).exit).toBe(0);
+  expect((await cli("config", "shwo")).error).toContain("Did you mean show?");
+});
+
 test("--version is answered as the command is", async () => {
   const { exit, out } = await cli("--version");
   expect(exit).toBe(0);

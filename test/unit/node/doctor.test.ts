@@ -1,3 +1,4 @@
+import { X509Certificate } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import net, { type AddressInfo } from "node:net";
 import { join } from "node:path";
@@ -7,12 +8,11 @@ import { certificateCheck } from "../../../src/node/admin/certificates.ts";
 import { examine } from "../../../src/node/admin/doctor.ts";
 import { portCheck } from "../../../src/node/admin/doctor-ports.ts";
 import { createSettings } from "../../../src/node/config/config.ts";
-import { expiryOf } from "../../../src/node/security/certificates.ts";
 import { renewed, server } from "../../support/certificates.ts";
 import { withTemporaryFolder } from "../../support/temporary-folder.ts";
 
 const dayMs = 24 * 3600 * 1000;
-const endMs = expiryOf(server);
+const endMs = Date.parse(new X509Certificate(server.cert).validTo);
 
 async function listening(): Promise<net.Server & { port: number }> {
   const opened = net.createServer((socket) => socket.destroy());
@@ -50,11 +50,13 @@ describe("doctor looks at the ports", () => {
 });
 
 describe("doctor looks at certificates", () => {
-  const examined = (cert: string, key: string, nowMs: number) =>
+  const examined = (cert: string, key: string, nowMs: number, ca?: string) =>
     withTemporaryFolder(async (folder) => {
-      const tls = { cert: join(folder, "c.pem"), key: join(folder, "k.pem") };
-      writeFileSync(tls.cert, cert);
-      writeFileSync(tls.key, key);
+      const own = { cert: join(folder, "c.pem"), key: join(folder, "k.pem") };
+      const tls = { ...own, ...(ca !== undefined && { clientCa: join(folder, "ca.pem") }) };
+      writeFileSync(own.cert, cert);
+      writeFileSync(own.key, key);
+      if (ca !== undefined) writeFileSync(join(folder, "ca.pem"), ca);
       const settings = createSettings({ listeners: { secure: { type: "tls", port: 0, tls } } });
       return certificateCheck(settings, nowMs);
     });
@@ -70,16 +72,24 @@ describe("doctor looks at certificates", () => {
     }
   });
 
-  test("a key of another one, and what is no certificate, are failures that name the listener", async () => {
+  test("a key of another one, and what is no certificate, are failures that name listener and file", async () => {
     const nowMs = endMs - 100 * dayMs;
-    for (const [cert, key] of [
-      [server.cert, renewed.key],
-      ["nothing", server.key],
+    const { cert, key } = server;
+    const broken = cert.replace(/\n[\w+/]{64}\n/, "\nAAAA\n");
+    for (const [files, said] of [
+      [[cert, renewed.key], /k\.pem": it is not the key of \S+c\.pem$/],
+      [["nothing", key], /c\.pem": it holds no certificate in PEM$/],
+      [[broken, key], /c\.pem": it holds a broken certificate: /],
+      [[cert, "nothing"], /k\.pem": it holds no private key in PEM: /],
+      [[cert, cert], /k\.pem": it holds no private key in PEM: /],
     ] as const) {
-      const found = await examined(cert, key, nowMs);
+      const found = await examined(files[0], files[1], nowMs);
       expect(found).toMatchObject({ state: "failed" });
-      expect(found.message).toMatch(/^listener secure: /);
+      expect(found.message).toMatch(/^listener secure: cannot use the file "/);
+      expect(found.message).toMatch(said);
     }
+    const found = await examined(cert, key, nowMs, "nothing");
+    expect(found.message).toMatch(/ca\.pem": it holds no certificate in PEM$/);
   });
 
   test("none is needed where no listener has TLS", async () => {

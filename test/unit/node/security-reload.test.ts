@@ -10,6 +10,7 @@ import type { Verdict } from "../../../src/broker/index.ts";
 import { createSettings } from "../../../src/node/config/config.ts";
 import { openSecurity } from "../../../src/node/security/security.ts";
 import type { MapShard } from "../../../src/store/index.ts";
+import { renewed, server } from "../../support/certificates.ts";
 import { loginRequest } from "../../support/login-request.ts";
 import { withTemporaryFolder } from "../../support/temporary-folder.ts";
 
@@ -21,7 +22,7 @@ const [first, second] = [pair(), pair()];
 const keySetOf = async ({ publicKey }: typeof first): Promise<string> =>
   JSON.stringify({ keys: [{ ...(await jose.exportJWK(publicKey)), alg: "ES256" }] });
 
-test("a broken file keeps the keys, users and rules that held, also those read before it", async () => {
+test("a broken file or certificate keeps the keys, users and rules that held, also those read before it", async () => {
   await withTemporaryFolder(async (folder) => {
     const path = (name: string): string => join(folder, name);
     const write = (name: string, text: string): Promise<void> =>
@@ -39,6 +40,13 @@ test("a broken file keeps the keys, users and rules that held, also those read b
     });
     const random = new SeededRandom(1);
     const security = await openSecurity(settings, { clock, random, logger: silentLogger, meta });
+    await write("cert", server.cert);
+    await write("key", server.key);
+    const tls = { ...settings.listeners.tcp!.tls, cert: path("cert"), key: path("key") };
+    const used: string[] = [];
+    await security.certificates.watch("tls", tls, { ...server, ca: undefined }, ({ cert }) => {
+      used.push(cert);
+    });
     let rechecks = 0;
     security.onChange(() => rechecks++);
     const { auth } = security.termsOf("tcp");
@@ -71,9 +79,14 @@ test("a broken file keeps the keys, users and rules that held, also those read b
       await expect(security.reload()).rejects.toThrow();
       expect(await state()).toEqual(before);
     }
-    expect(rechecks).toBe(0);
     await write("rules", "everyone\ntopic read b\n");
+    await write("key", renewed.key);
+    await expect(security.reload()).rejects.toMatchObject({ code: "NODE_CERTIFICATE_REFUSED" });
+    expect(await state()).toEqual(before);
+    expect(rechecks).toBe(0);
+    await write("cert", renewed.cert);
     await security.reload();
+    expect(used).toEqual([renewed.cert]);
     expect(await state()).toEqual(["deny", "allow", false, true]);
     expect(rechecks).toBe(1);
     security.close();

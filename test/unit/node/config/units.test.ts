@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
+import { describeSize } from "../../../../src/base/index.ts";
 import {
-  describeSize,
   formatDuration,
   formatSize,
   parseCount,
