@@ -205,15 +205,14 @@ export class Dispatch implements SubscriberPort<Subscription> {
     if (outbound.dispatch({ message: ttv, choice, source, dup: inDoubt }) === "wait") {
       if (choice.qos !== 0 || outbound.blocked) return false;
       this.#context.counters.qos0Dropped++;
-    }
-    this.#taken(ttv.topic, choice);
+    } else jobs.noteLive(ttv, ttv.ref);
+    this.#taken(choice);
     return true;
   }
 
-  #taken(topic: string, choice: Choice): void {
+  #taken(choice: Choice): void {
     const { jobs } = this.#parts;
     if (choice.owed) this.#moved();
-    jobs.noteLive(topic);
     if (!jobs.ready) return;
     this.#turn = "retained";
     if (this.#pumps.isRunning) this.#pumps.run();

@@ -203,6 +203,7 @@ export class DurableSubscriptions {
   #apply(changes: readonly Change[]): void {
     const { interest, jobs, added, removed } = this.#options;
     const start = this.#stateTail();
+    const tail = this.#options.store.tail();
     for (const { filter, before, after } of changes) {
       if (isLasting(before) && !isLasting(after)) interest.remove(filter);
       if (after === undefined) {
@@ -212,7 +213,7 @@ export class DurableSubscriptions {
       } else {
         this.#current.set(filter, after);
         added(after);
-        jobs.subscribed(filter, start);
+        jobs.subscribed(filter, start, tail);
       }
     }
   }

@@ -268,8 +268,7 @@ export class DurableSession implements Session, LiveTarget, Checkpointed, Connec
     const choice = chooseDelivery(message, subscriptions, this.clientId);
     // Unstored at QoS 1 or 2: published before this subscription's interest was counted.
     if (choice === undefined || choice.qos !== 0) return;
-    sendQos0(this.#context, this.#link, message, choice);
-    this.#jobs.noteLive(message.topic);
+    if (sendQos0(this.#context, this.#link, message, choice)) this.#jobs.noteLive(message);
   }
 
   // -------------------------------------------------------------- state goes out

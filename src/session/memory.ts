@@ -188,11 +188,12 @@ export class MemorySession implements Session, LiveTarget {
     if (this.#stopped) return;
     const choice = chooseDelivery(message, subscriptions, this.clientId);
     if (choice === undefined) return;
-    this.#jobs.noteLive(message.topic);
     if (choice.qos === 0) {
-      if (this.#send(message, choice) === "wait") this.#context.counters.qos0Dropped++;
+      if (this.#send(message, choice) === "taken") this.#jobs.noteLive(message);
+      else this.#context.counters.qos0Dropped++;
       return;
     }
+    this.#jobs.noteLive(message);
     const mayGo = this.#waiting.length === 0 && !(this.#turn === "retained" && this.#jobs.ready);
     if (mayGo && this.#send(message, choice) === "taken") {
       if (this.#jobs.ready) this.#turn = "retained";
@@ -208,9 +209,7 @@ export class MemorySession implements Session, LiveTarget {
     if (choice.qos !== run.qos || choice.identifiers.length > 0) return 0;
     // QoS 0 overtakes what waits, also when it comes one by one.
     if (run.qos > 0 && (this.#waiting.length > 0 || this.#jobs.ready)) return 0;
-    const count = this.#outbound.dispatchRun(run);
-    if (count > 0) this.#jobs.noteLive(run.topic);
-    return count;
+    return this.#outbound.dispatchRun(run);
   }
 
   #wait(message: Ttv, choice: Choice): void {

@@ -5,10 +5,11 @@
 // For a durable session a job is state: its position is checkpointed with the in-flight records,
 // and a page is sent only once "may have been sent up to its last topic" is durable, so that after
 // an end without notice the right ones carry DUP. What was put after the SUBSCRIBE comes as a live
-// message and is skipped here, as is a topic that was sent live while the job runs.
+// message and is skipped here, as is what a newer retained message of its topic was sent live in
+// place of. A live message without RETAIN replaces nothing (docs/decisions/024-retained-beside-live.md).
 
 import { type CodedError, isCodedError, type Logger } from "../base/index.ts";
-import type { Positions, Ttv } from "../store/index.ts";
+import type { Positions, Ttv, TtvRef } from "../store/index.ts";
 import type { Subscription } from "./api.ts";
 import { isExpired } from "./core/choose.ts";
 import { type JobRecord, neverUs } from "./core/records.ts";
@@ -62,6 +63,10 @@ type Job = {
   pageCount: number;
   /** Damage lies ahead: entries are read one at a time up to it. */
   isCareful: boolean;
+  /** Where the shards of messages stood at the SUBSCRIBE; empty for a job of an earlier connection. */
+  tail: Positions;
+  /** Topics of which a message with RETAIN was sent live, and how it stands to the retained one. */
+  readonly sentLive: Map<string, "newer" | "unknown">;
   state: "start" | "reading" | "sending" | "done";
 };
 
@@ -76,7 +81,6 @@ export class RetainedJobs {
   readonly #options: JobOptions;
   readonly #jobs = new Map<string, Job>();
   #dirty = new Set<string>();
-  readonly #liveTopics = new Set<string>();
   /** Messages that are in flight already although the job's position lies before them. */
   readonly #recovered = new Set<string>();
   #stopped = false;
@@ -108,10 +112,11 @@ export class RetainedJobs {
   }
 
   /** The subscription is durable: what is put after `start` surely comes live. */
-  subscribed(filter: string, start: Positions): void {
+  subscribed(filter: string, start: Positions, tail: Positions): void {
     const job = this.#jobs.get(filter);
     if (job === undefined || job.start.size > 0) return;
     job.start = start;
+    job.tail = tail;
     this.#changedLazily(filter);
   }
 
@@ -139,14 +144,30 @@ export class RetainedJobs {
   /** The filter was unsubscribed: what is unsent is dropped. */
   remove(filter: string): boolean {
     const existed = this.#jobs.delete(filter);
+    // What the cursor would have brought for this filter it does not bring any more.
+    for (const { sentLive } of this.#jobs.values()) {
+      for (const [topic, how] of sentLive) if (how === "unknown") sentLive.delete(topic);
+    }
     this.advance();
     return existed;
   }
 
-  noteLive(topic: string): void {
-    if (this.#jobs.size === 0) return;
-    if (this.#liveTopics.size < this.#options.liveTopicsMax) this.#liveTopics.add(topic);
-    else if (!this.#liveTopics.has(topic)) this.#options.counters.liveTopicsFull++;
+  /**
+   * A message was sent live. If RETAIN was set, what was retained before it is out of date. `ref`:
+   * where it is stored; one from before the SUBSCRIBE may itself be the older one.
+   */
+  noteLive({ topic, retain }: Pick<Ttv, "topic" | "retain">, ref?: TtvRef): void {
+    if (!retain) return;
+    const { liveTopicsMax, counters } = this.#options;
+    let room = liveTopicsMax;
+    for (const { sentLive } of this.#jobs.values()) room -= sentLive.size;
+    for (const { tail, sentLive } of this.#jobs.values()) {
+      const isKnown = sentLive.has(topic);
+      if (!isKnown && room-- <= 0) counters.liveTopicsFull++;
+      else if (ref === undefined || ref.timeUs > (tail.get(ref.shard) ?? neverUs)) {
+        sentLive.set(topic, "newer");
+      } else if (!isKnown) sentLive.set(topic, "unknown");
+    }
   }
 
   /** Sends at most one message. False: nothing could be sent now. */
@@ -299,7 +320,6 @@ export class RetainedJobs {
       job.state = "done";
       this.#jobs.delete(job.filter);
       this.#changedLazily(job.filter);
-      if (this.#jobs.size === 0) this.#liveTopics.clear();
     }
     this.advance();
   }
@@ -313,11 +333,14 @@ export class RetainedJobs {
   #isSkipped(job: Job, entry: RetainedEntry, subscription: Subscription): boolean {
     const { message, shard } = entry;
     if (isExpired(message, this.#options.nowUs())) return true;
-    if (this.#liveTopics.has(message.topic)) return true;
     if (this.#recovered.delete(`${message.timeUs}:${message.topic}`)) return true;
-    // Put after the SUBSCRIBE: the cursor brings it, surely, when it is stored.
+    const sentLive = job.sentLive.get(message.topic);
+    if (sentLive === "newer") return true;
+    // The cursor brings, surely, what was put after the SUBSCRIBE and is stored, and what was put and
+    // stored after a message that the cursor brought.
     const isNewer = message.timeUs > (job.start.get(shard) ?? neverUs);
-    return isNewer && this.#options.durable && message.qos > 0 && subscription.qos > 0;
+    const isStored = this.#options.durable && message.qos > 0 && subscription.qos > 0;
+    return isStored && (isNewer || sentLive === "unknown");
   }
 }
 
@@ -342,6 +365,8 @@ function newJob(filter: string, start: Positions): Job {
     next: undefined,
     pageCount: firstPageCount,
     isCareful: false,
+    tail: new Map(),
+    sentLive: new Map(),
     state: "start",
   };
 }

@@ -78,13 +78,13 @@ export function createJobs(
   });
 }
 
-/** Straight from the publisher: what finds no room is dropped and counted. */
+/** Straight from the publisher: what finds no room is dropped and counted, and the answer is false. */
 export function sendQos0(
   { counters }: SessionContext,
   link: SessionLink,
   message: Ttv,
   choice: Choice,
-): void {
+): boolean {
   const result = link.publish(message, {
     qos: 0,
     dup: false,
@@ -95,4 +95,5 @@ export function sendQos0(
   if (result === "full") counters.qos0Dropped++;
   else if (result === "too_large") counters.tooLargeDropped++;
   else counters.delivered++;
+  return result !== "full";
 }

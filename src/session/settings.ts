@@ -44,7 +44,7 @@ export type SessionSettings = {
   readonly retainedPageMax: number;
   /** Pages of retained messages kept for others who ask for the same. */
   readonly retainedCacheBytesMax: number;
-  /** Topics remembered as sent live while a retained job runs; later ones may be sent twice. */
+  /** Topics remembered as retained anew and sent live while jobs run; others may come once more. */
   readonly liveTopicsMax: number;
   /** Messages waiting for a window slot of an expiry-0 session; at the brim it ends with 0x97. */
   readonly memoryQueueMax: number;
@@ -102,7 +102,8 @@ export function createSessionCounters() {
     groupMessagesDropped: "messages of shared groups that nobody was left to take",
     memoryQueueFull: "expiry-0 sessions ended because their queue was full",
     subscriptionsRefused: "subscriptions refused by subscriptionsMax or subscriptionBytesMax",
-    liveTopicsFull: "topics not remembered as sent live during a retained job",
+    liveTopicsFull:
+      "topics retained anew that were not remembered as sent live during a retained job",
     retainedShardsSkipped: "state shards whose retained messages a job passed over for damage",
     checkpointWrites: "writes made for session state",
     checkpointKeys: "keys written by checkpoints of sessions",

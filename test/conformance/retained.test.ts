@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { sharedBroker } from "../support/launched-broker.ts";
-import { publish, publish5, subscribe4, subscribe5 } from "../support/mqtt-bytes.ts";
+import { puback, publish, publish5, subscribe4, subscribe5 } from "../support/mqtt-bytes.ts";
 import type { ProtocolLevel, RawClient } from "../support/raw-client.ts";
 
 const broker = sharedBroker();
@@ -89,6 +89,44 @@ test("[3.3.1-9..11] [3.8.4-4] Retain Handling: always, only when new, never", as
   await other.expect("suback");
   await other.expectSilence(150);
 });
+
+test.each([true, false])(
+  "[3.3.1-9] a live message without RETAIN replaces none, one with RETAIN the older: clean %s",
+  async (clean) => {
+    for (const n of [0, 1, 2]) await retain(`r/9/${n}`, "kept");
+    count++;
+    const options = { clean, receiveMaximum: 1 };
+    const { client } = await broker().connect(`client ${count}`, options);
+    client.send(subscribe5(1, [["r/9/#", 1]]));
+    await client.expect("suback");
+    const first = await client.expect("publish");
+    // One slot, and it is taken: what is retained waits, and has been read.
+    const [passing, newer] = [0, 1, 2]
+      .map((n) => `r/9/${n}`)
+      .filter((topic) => topic !== first.topic);
+    const other = await connected();
+    for (const [topic, retained] of [
+      [passing, false],
+      [newer, true],
+    ] as const) {
+      other.send(publish(topic!, "live", { qos: 1, id: 1, retain: retained }));
+      await other.expect("puback");
+    }
+    const got: Record<string, string[]> = { [passing!]: [], [newer!]: [] };
+    const isOver = () => got[passing!]!.length === 2 && got[newer!]!.includes("live 0");
+    for (let id = first.messageId!; !isOver(); ) {
+      client.send(puback(id));
+      const { topic, payload, retain: flag, messageId } = await client.expect("publish");
+      got[topic]!.push(`${payload} ${Number(flag)}`);
+      id = messageId!;
+    }
+    client.send(puback(got[passing!]!.length + got[newer!]!.length + 1));
+    await client.expectSilence(150);
+    expect(got[passing!]!.sort()).toEqual(["kept 1", "live 0"]);
+    // The older one may have come before; behind the newer one it does not.
+    expect(got[newer!]!.at(-1)).toBe("live 0");
+  },
+);
 
 test.each([4, 5] as const)("SUBACK comes before retained messages: level %s", async (level) => {
   await retain("r/5", "x", 0);

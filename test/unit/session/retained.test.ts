@@ -159,23 +159,54 @@ for (const expiryS of [0, 3600]) {
       expect([...kinds.slice(0, 24)].filter((kind) => kind === "r").length).toBeGreaterThan(9);
     });
 
-    test("a topic that was sent live meanwhile is skipped", async () => {
-      const world = await World.start({ settings: { retainedPageMax: 5 } });
-      await putMany(world, 20);
-      const s = await world.client("s").connect({ expiryS, receiveMaximum: 2 });
-      await s.subscribe("r/#");
-      for (let n = 0; n < 20; n++) await world.publish("p", `r/${pad(n)}`, "live");
-      s.autoAck = true;
-      for (const id of [1, 2]) s.puback(id);
-      await world.advance(5000);
-      const lines = s.take().filter((line) => line.startsWith("publish"));
-      const live = lines.filter((line) => line.endsWith(" live"));
-      expect(live).toHaveLength(20);
-      // After the live one no retained one of the topic.
+    test("what is retained anew and was sent live meanwhile is not sent in its older form", async () => {
+      const { s, world } = await pagedReader(expiryS);
       for (let n = 0; n < 20; n++) {
-        const ofTopic = lines.filter((line) => line.includes(` r/${pad(n)} `));
-        expect(ofTopic.at(-1)).toMatch(/live$/);
+        await world.publish("p", `r/${pad(n)}`, "live", { retain: true });
       }
+      const lines = await rest(world, s);
+      expect(lines.filter((line) => line.endsWith(" live"))).toHaveLength(20);
+      // After the live one no retained one of the topic.
+      for (const topic of topics20) expect(ofTopic(lines, topic).at(-1)).toMatch(/q1 r\S+ live$/);
+    });
+
+    test("[3.3.1-9] a live message without RETAIN makes no retained one disappear", async () => {
+      for (const qos of [0, 1] as const) {
+        const { s, world } = await pagedReader(expiryS);
+        for (const topic of topics20) await world.publish("p", topic, "live", { qos });
+        const lines = await rest(world, s);
+        for (const topic of topics20) {
+          const kinds = ofTopic(lines, topic).map((line) =>
+            / retain | live$/.exec(line)?.[0].trim(),
+          );
+          expect(kinds.sort(), topic).toEqual(["live", "retain"]);
+        }
+      }
+    });
+
+    test("a newer value that a full connection dropped live does not keep its retained one away", async () => {
+      const world = await World.start();
+      await putMany(world, 4);
+      const s = await world.client("s").connect({ expiryS });
+      s.room = 1;
+      await s.subscribe("r/#", { qos: 0 });
+      await world.advance(50);
+      const [first] = topicsOf(s.take());
+      const other = first === "r/0003" ? "r/0002" : "r/0003";
+      await world.publish("p", other, "newer", { qos: 0, retain: true });
+      expect(world.sessions.counters.qos0Dropped).toBe(1);
+      s.drain();
+      await world.advance(50);
+      expect(topicsOf(s.take())).toContain(other);
+    });
+
+    test("what was sent live before a SUBSCRIBE takes nothing from what that one asks for", async () => {
+      const { s, world } = await pagedReader(expiryS);
+      await world.publish("p", "r/0019", "live", { retain: true });
+      await s.subscribe("r/0019");
+      const lines = await rest(world, s);
+      const kinds = ofTopic(lines, "r/0019").map((line) => line.replace(/publish \d+ /, ""));
+      expect(kinds).toEqual(["q1 r/0019 live", "q1 retain r/0019 live"]);
     });
 
     test("No Local leaves the client's own retained messages out", async () => {
@@ -204,23 +235,50 @@ for (const expiryS of [0, 3600]) {
 }
 
 describe("retained messages to a durable session", () => {
-  test("the job goes on after a reconnect: each topic once, those in flight again with DUP", async () => {
-    const world = await World.start({ settings: { retainedPageMax: 7 } });
-    await putMany(world, 30);
-    const s = await world.client("s").connect({ receiveMaximum: 3 });
-    await s.subscribe("r/#", { qos: 2 });
-    await world.advance(100);
-    expect(s.take()).toHaveLength(4);
+  test("an older value from the backlog does not keep away what was retained after it", async () => {
+    const world = await World.start();
+    const s = await world.client("s").connect({ receiveMaximum: 1 });
+    for (const filter of ["first", "t"]) await s.subscribe(filter, { retainHandling: 2 });
     await s.drop();
+    s.take();
+    await world.publish("p", "first", "in flight");
+    await world.publish("p", "t", "older", { retain: true });
+    // At QoS 0 nothing is stored for the session: only the retained copy holds it.
+    await world.publish("p", "t", "newer", { qos: 0, retain: true });
+    await s.connect({ receiveMaximum: 1 });
+    await s.subscribe("t");
     s.autoAck = true;
-    await s.connect({ receiveMaximum: 3 });
-    await world.advance(5000);
-    const lines = s.take().filter((line) => line.startsWith("publish"));
-    expect(lines.slice(0, 3).every((line) => line.includes(" dup "))).toBe(true);
-    expect(lines.slice(3).some((line) => line.includes(" dup "))).toBe(false);
-    expect(lines).toHaveLength(30);
-    expect(new Set(lines.map((line) => line.split(" ").at(-2))).size).toBe(30);
-    expect(jobKeys(world)).toEqual([]);
+    s.puback(1);
+    await world.advance(500);
+    const lines = ofTopic(s.take(), "t").map((line) => line.replace(/publish (\d+ )?/, ""));
+    expect(lines).toEqual(["q1 t older", "q0 retain t newer"]);
+  });
+
+  test("what an UNSUBSCRIBE drops from the backlog is not kept away from another filter's job", async () => {
+    const world = await World.start();
+    await putMany(world, 20);
+    const s = await world.client("s").connect({ receiveMaximum: 1 });
+    await s.subscribe("r/0019", { retainHandling: 2 });
+    for (const value of ["first", "older", "newer"]) {
+      await world.publish("p", "r/0019", value, { qos: 1, retain: true });
+    }
+    await s.subscribe("r/#");
+    const got: string[] = [];
+    while (!got.some((line) => line.endsWith("older"))) {
+      got.push(...s.take().filter((line) => line.startsWith("publish")));
+      if (!got.at(-1)!.endsWith("older")) s.puback(Number(idOf(got.at(-1)!)));
+      await world.advance(50);
+    }
+    await s.unsubscribe("r/0019");
+    s.autoAck = true;
+    s.puback(Number(idOf(got.at(-1)!)));
+    await world.advance(2000);
+    const lines = [...got, ...s.take()];
+    expect(ofTopic(lines, "r/0019").map((line) => line.split(" ").at(-1))).toEqual([
+      "first",
+      "older",
+      "newer",
+    ]);
   });
 
   for (const qos of [1, 2] as const) {
@@ -398,6 +456,29 @@ async function putMany(world: World, count: number, qos: 1 | 2 = 2): Promise<voi
   );
   await world.clock.complete(Promise.all(puts));
   await world.advance(10);
+}
+
+const topics20 = Array.from({ length: 20 }, (_, n) => `r/${pad(n)}`);
+
+/** A reader that has two of 20 retained messages in flight; a page of the others is read already. */
+async function pagedReader(expiryS: number) {
+  const world = await World.start({ settings: { retainedPageMax: 5 } });
+  await putMany(world, 20);
+  const s = await world.client("s").connect({ expiryS, receiveMaximum: 2 });
+  await s.subscribe("r/#");
+  return { world, s };
+}
+
+/** The PUBLISH packets that come once the reader acks. */
+async function rest(world: World, s: Awaited<ReturnType<typeof pagedReader>>["s"]) {
+  s.autoAck = true;
+  for (const id of [1, 2]) s.puback(id);
+  await world.advance(5000);
+  return s.take().filter((line) => line.startsWith("publish"));
+}
+
+function ofTopic(lines: readonly string[], topic: string): string[] {
+  return lines.filter((line) => line.includes(` ${topic} `));
 }
 
 function pad(n: number): string {
