@@ -1,7 +1,7 @@
 // The face of the broker room.
 export { type AccessAction, type AccessPort, allowAll, type Client } from "./access.ts";
 export { RuleAccess } from "./acl/rule-access.ts";
-export { parseRuleFile, type RuleSet } from "./acl/rule-file.ts";
+export { parseRuleFile, type RuleSet, ruleFileSlices } from "./acl/rule-file.ts";
 export { type Grant, parseGrants } from "./acl/rules.ts";
 export { StoredRules } from "./acl/stored-rules.ts";
 export {
@@ -23,6 +23,7 @@ export {
 } from "./auth/jwt.ts";
 export {
   parsePasswordFile,
+  passwordFileSlices,
   type UserTable,
   userNameFault,
 } from "./auth/password-file.ts";
@@ -44,6 +45,7 @@ export {
   listenerLimitsDefault,
 } from "./listener-terms.ts";
 export { type BrokerSettings, brokerSettingsDefault } from "./settings.ts";
+export type { Slices } from "./slices.ts";
 export {
   connectionChannelName,
   messageChannelName,

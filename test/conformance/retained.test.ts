@@ -120,6 +120,7 @@ test.each([true, false])(
       got[topic]!.push(`${payload} ${Number(flag)}`);
       id = messageId!;
     }
+    // All that came is acked: nothing more would wait for a slot.
     client.send(puback(got[passing!]!.length + got[newer!]!.length + 1));
     await client.expectSilence(150);
     expect(got[passing!]!.sort()).toEqual(["kept 1", "live 0"]);

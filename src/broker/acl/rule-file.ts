@@ -10,6 +10,7 @@
 // nothing is said) and deny. A line that cannot be read refuses the whole file.
 
 import { brokerErrors } from "../errors.ts";
+import { atOnce, eachLine, type Slices } from "../slices.ts";
 import {
   type Grant,
   grantsMax,
@@ -42,11 +43,16 @@ const rulesMax = 100 * grantsMax;
 
 /** @throws BROKER_RULES_INVALID with the number of the first line that is wrong. */
 export function parseRuleFile(text: string): RuleSet {
+  return atOnce(ruleFileSlices(text));
+}
+
+/** `parseRuleFile` a slice at a time. */
+export function* ruleFileSlices(text: string): Slices<RuleSet> {
   if (text.length > fileBytesMax) throw invalid(0, "it is larger than 64 MiB");
   const reader = new RuleReader();
-  text.split("\n").forEach((raw, index) => {
+  yield* eachLine(text, (raw, number) => {
     const line = raw.trim();
-    if (line !== "" && !line.startsWith("#")) reader.read(line, index + 1);
+    if (line !== "" && !line.startsWith("#")) reader.read(line, number);
   });
   return reader.set();
 }

@@ -5,6 +5,7 @@
 // not quietly lock out, or let in, half of the users. Messages name lines, never what is in them.
 
 import { brokerErrors } from "../errors.ts";
+import { atOnce, eachLine, type Slices } from "../slices.ts";
 import { parsePasswordHash } from "./password-hash.ts";
 import { userFault } from "./user-name.ts";
 
@@ -15,12 +16,16 @@ const fileBytesMax = 64 * 1024 * 1024;
 
 /** @throws BROKER_USERS_INVALID with the number of the first line that is wrong. */
 export function parsePasswordFile(text: string): UserTable {
+  return atOnce(passwordFileSlices(text));
+}
+
+/** `parsePasswordFile` a slice at a time. */
+export function* passwordFileSlices(text: string): Slices<UserTable> {
   if (text.length > fileBytesMax) throw invalid(0, "it is larger than 64 MiB");
   const users = new Map<string, string>();
-  text.split("\n").forEach((raw, index) => {
+  yield* eachLine(text, (raw, number) => {
     const line = raw.endsWith("\r") ? raw.slice(0, -1) : raw;
     if (line.trim() === "" || line.startsWith("#")) return;
-    const number = index + 1;
     const colon = line.indexOf(":");
     if (colon < 0) throw invalid(number, 'expected "name:hash"');
     const name = line.slice(0, colon);

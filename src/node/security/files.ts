@@ -2,21 +2,39 @@
 // in the middle of writing them.
 
 import { promises as fs } from "node:fs";
+import { setImmediate } from "node:timers/promises";
 import { type Logger, toError } from "../../base/index.ts";
+import type { Slices } from "../../broker/index.ts";
 import { nodeErrors } from "../errors.ts";
 
-const bytesMax = 64 * 1024 * 1024;
+const mebibyte = 1024 * 1024;
+const linesMebibytesMax = 64;
+/** Keys and certificates are parsed in one go: as much as a URL of keys may answer. */
+const keysMebibytesMax = 1;
 const othersMayRead = 0o004;
 const othersMayWrite = 0o002;
 
-/** @throws NODE_SECURITY_FILE_UNREADABLE. */
-export async function readSecurityFile(path: string): Promise<string> {
+/** Keys or certificates. @throws NODE_SECURITY_FILE_UNREADABLE. */
+export function readSecurityFile(path: string): Promise<string> {
+  return readWhole(path, keysMebibytesMax);
+}
+
+async function readWhole(path: string, mebibytesMax: number): Promise<string> {
   try {
     const { size } = await fs.stat(path);
-    if (size > bytesMax) throw new Error("it is larger than 64 MiB");
+    if (size > mebibytesMax * mebibyte) throw new Error(`it is larger than ${mebibytesMax} MiB`);
     return await fs.readFile(path, "utf8");
   } catch (error) {
     throw nodeErrors.securityFileUnreadable({ path, reason: toError(error).message }, error);
+  }
+}
+
+/** Between the slices everybody else has a turn. */
+export async function inSlices<T>(slices: Slices<T>): Promise<T> {
+  for (;;) {
+    const slice = slices.next();
+    if (slice.done) return slice.value;
+    await setImmediate();
   }
 }
 
@@ -26,7 +44,7 @@ export async function readSecurityFile(path: string): Promise<string> {
  * @throws NODE_SECURITY_FILE_UNREADABLE.
  */
 export async function readLines(path: string): Promise<string> {
-  const text = await readSecurityFile(path);
+  const text = await readWhole(path, linesMebibytesMax);
   if (text === "" || text.endsWith("\n")) return text;
   const reason = "its last line does not end; is somebody writing it?";
   throw nodeErrors.securityFileUnreadable({ path, reason });

@@ -16,10 +16,10 @@ import {
   JwtMethod,
   type ListenerTerms,
   PasswordVerifier,
-  parsePasswordFile,
-  parseRuleFile,
+  passwordFileSlices,
   passwordMethod,
   RuleAccess,
+  ruleFileSlices,
   StoredRules,
   StoredUsers,
   SwappedUsers,
@@ -32,7 +32,7 @@ import type { MapShard } from "../../store/index.ts";
 import type { Settings } from "../config/keys.ts";
 import { chainOf } from "../config/security-rules.ts";
 import { CertificateWatch } from "./certificates.ts";
-import { readLines, readSecurityFile, warnWhenOpen } from "./files.ts";
+import { inSlices, readLines, readSecurityFile, warnWhenOpen } from "./files.ts";
 import { request } from "./http.ts";
 import { openTokenKeys, type TokenKeys } from "./keys.ts";
 
@@ -68,6 +68,8 @@ export class Security {
   readonly #ruleAccess: RuleAccess | undefined;
   #tokenKeys: TokenKeys | undefined;
   #recheck: () => void = () => undefined;
+  /** The reload before: an older reading must not replace a newer one. It never rejects. */
+  #lastReload: Promise<void> = Promise.resolve();
 
   constructor(settings: Settings, components: SecurityComponents) {
     const { clock, random, logger, meta } = components;
@@ -110,7 +112,13 @@ export class Security {
    * @throws the first fault, after logging it; then nothing has changed, but for certificates that are
    * good: each is taken by itself, with a reload or without one.
    */
-  async reload(): Promise<void> {
+  reload(): Promise<void> {
+    const done = this.#lastReload.then(() => this.#reload());
+    this.#lastReload = done.catch(() => undefined);
+    return done;
+  }
+
+  async #reload(): Promise<void> {
     try {
       await this.certificates.look();
       this.certificates.demandGood();
@@ -153,10 +161,10 @@ export class Security {
   async #readFiles(): Promise<() => void> {
     const { authentication, authorization } = this.#settings;
     const users = this.#asks("password_file")
-      ? parsePasswordFile(await readLines(authentication.passwordFile))
+      ? await inSlices(passwordFileSlices(await readLines(authentication.passwordFile)))
       : undefined;
     const rules = authorization.sources.includes("rule_file")
-      ? parseRuleFile(await readLines(authorization.ruleFile))
+      ? await inSlices(ruleFileSlices(await readLines(authorization.ruleFile)))
       : undefined;
     return () => {
       if (users !== undefined) this.#fileUsers.swap(users);

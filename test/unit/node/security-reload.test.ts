@@ -1,13 +1,14 @@
 // Users, keys and rules are read again together: all of it holds then, or nothing of it.
 
 import { generateKeyPairSync } from "node:crypto";
-import { writeFile } from "node:fs/promises";
+import { rename, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import * as jose from "jose";
 import { expect, test } from "vitest";
 import { SeededRandom, SimClock, silentLogger } from "../../../src/base/index.ts";
-import type { Verdict } from "../../../src/broker/index.ts";
+import { passwordFileSlices, ruleFileSlices, type Verdict } from "../../../src/broker/index.ts";
 import { createSettings } from "../../../src/node/config/config.ts";
+import { inSlices } from "../../../src/node/security/files.ts";
 import { openSecurity } from "../../../src/node/security/security.ts";
 import type { MapShard } from "../../../src/store/index.ts";
 import { renewed, server } from "../../support/certificates.ts";
@@ -90,5 +91,87 @@ test("a broken file or certificate keeps the keys, users and rules that held, al
     expect(await state()).toEqual(["deny", "allow", false, true]);
     expect(rechecks).toBe(1);
     security.close();
+  });
+});
+
+test("until a large file is read whole the old rules hold, and an older reading replaces no newer one", async () => {
+  await withTemporaryFolder(async (folder) => {
+    const ruleFile = join(folder, "rules");
+    const many = `topic read b/0\n${`# ${"x".repeat(98)}\n`.repeat(100_000)}`;
+    await writeFile(ruleFile, "everyone\ntopic read a\n");
+    const settings = createSettings({ authorization: { sources: ["rule_file"], ruleFile } });
+    const components = { clock: new SimClock(), random: new SeededRandom(1), logger: silentLogger };
+    const security = await openSecurity(settings, { ...components, meta });
+    const rights = (): boolean[] =>
+      ["a", "b/0", "c"].map((topic) =>
+        security.access.authorize("receive", { clientId: "c", user: undefined }, topic),
+      );
+    // The fault stands in the last line: all before it has been read then.
+    await writeFile(ruleFile, `everyone\n${many}topic reed #\n`);
+    let isOver = false;
+    const failing = security.reload().finally(() => {
+      isOver = true;
+    });
+    failing.catch(() => undefined);
+    while (!isOver) {
+      expect(rights()).toEqual([true, false, false]);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    await expect(failing).rejects.toThrow("line 100003");
+    expect(rights()).toEqual([true, false, false]);
+    await writeFile(ruleFile, `everyone\n${many}`);
+    const first = security.reload();
+    // By now it has opened the large file; what comes next is small.
+    for (let n = 0; n < 20; n++) await stat(ruleFile);
+    await writeFile(join(folder, "newer"), "everyone\ntopic read c\n");
+    await rename(join(folder, "newer"), ruleFile);
+    await Promise.all([first, security.reload()]);
+    expect(rights()).toEqual([false, false, true]);
+    security.close();
+  });
+});
+
+test("between the slices of a file everybody has a turn, and a slice is small", async () => {
+  const hash = `$6$${"A".repeat(16)}$${"A".repeat(86)}==`;
+  const users = Array.from({ length: 10_000 }, (_, n) => `user ${n}:${hash}\n`).join("");
+  const rules = Array.from({ length: 60_000 }, (_, n) => `topic read b/${n}\n`).join("");
+  for (const [text, slices] of [
+    [users, passwordFileSlices(users)],
+    [rules, ruleFileSlices(`everyone\n${rules}`)],
+  ] as const) {
+    let count = 0;
+    let turns = 0;
+    const work = (function* () {
+      for (const _ of slices) {
+        count++;
+        yield;
+        // The turn that was asked for before this slice was.
+        expect(turns).toBe(count);
+      }
+    })();
+    const counted = (function* () {
+      for (const _ of work) {
+        setImmediate(() => turns++);
+        yield;
+      }
+    })();
+    await inSlices(counted);
+    expect(count).toBe(Math.floor(text.length / (128 * 1024)));
+  }
+});
+
+test("keys and certificates, which are parsed in one go, may have 1 MiB", async () => {
+  await withTemporaryFolder(async (folder) => {
+    const jwksFile = join(folder, "keys");
+    const settings = createSettings({
+      authentication: { chain: ["jwt"], jwt: { jwksFile, algorithms: ["ES256"] } },
+    });
+    const components = { clock: new SimClock(), random: new SeededRandom(1), logger: silentLogger };
+    const keys = await keySetOf(first);
+    await writeFile(jwksFile, keys.padEnd(1024 * 1024, " "), { mode: 0o600 });
+    (await openSecurity(settings, { ...components, meta })).close();
+    await writeFile(jwksFile, keys.padEnd(1024 * 1024 + 1, " "), { mode: 0o600 });
+    const opening = openSecurity(settings, { ...components, meta });
+    await expect(opening).rejects.toThrow("larger than 1 MiB");
   });
 });
