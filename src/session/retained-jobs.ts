@@ -6,7 +6,8 @@
 // and a page is sent only once "may have been sent up to its last topic" is durable, so that after
 // an end without notice the right ones carry DUP. What was put after the SUBSCRIBE comes as a live
 // message and is skipped here, as is what a newer retained message of its topic was sent live in
-// place of. A live message without RETAIN replaces nothing (docs/decisions/024-retained-beside-live.md).
+// place of. A live message without RETAIN replaces nothing
+// (docs/decisions/024-retained-beside-live.md).
 
 import { type CodedError, isCodedError, type Logger } from "../base/index.ts";
 import type { Positions, Ttv, TtvRef } from "../store/index.ts";
