@@ -138,7 +138,7 @@ async function openInto(
   const log = closer.own(
     await openLog(settings.log, { ...shared, onFailure: fail }, joinPath(dir, "log")),
   );
-  const logs = new RaftLogs({ node, voters }, { clock, log });
+  const logs = new RaftLogs({ node, voters }, { clock, log, logger });
   const machine = new RosterMachine();
   const machineOf = (group: number): StateMachine =>
     group === rosterGroup ? machine : logs.machineOf(group);

@@ -12,6 +12,12 @@ export const clusterCounterHelp = {
   forwardRequests: "appends in them, repeats included",
   forwardsRefused: "forwarded appends and openings that a leader could not take now",
   forwardsBroken: "messages about appends that made no sense here",
+  copiesAdopted: "times that this node took over the state of a shard from another",
+  copiesFailed: "tries of it that came to nothing, begun anew later",
+  copiesBroken: "messages about copies that made no sense here",
+  copyQuestions: "questions for what is lacking, repeats included",
+  copyBytesTaken: "bytes copied from other nodes",
+  copyBytesGiven: "bytes given to other nodes",
   fatesRetry: "batches of this node that certainly did not happen",
   fatesUnknown: "batches of this node of which it is not known whether they happened",
 };

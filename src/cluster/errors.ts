@@ -18,8 +18,8 @@ export const clusterErrors = defineErrors({
   snapshotForeign: {
     code: "CLUSTER_SNAPSHOT_FOREIGN",
     kind: "invalid",
-    message: "a snapshot of shard {shard} says only that its maker holds the state",
-    help: "It is of use to the node that took it alone: the log has to reach far enough back.",
+    message: "a snapshot of shard {shard} is not what this release makes of a shard",
+    help: "Look at the versions of all nodes.",
   },
   foundingInvalid: {
     code: "CLUSTER_FOUNDING_INVALID",

@@ -11,12 +11,14 @@ export {
   defaultForwardSettings,
   type ForwardSettings,
 } from "./core/forward-queue.ts";
+export { defaultKeepSettings, type KeepSettings } from "./core/kept-log.ts";
 export * from "./core/roster.ts";
 export { type ClusterCounters, clusterCounterHelp } from "./counters.ts";
 export { clusterErrors } from "./errors.ts";
 export { Forwarder, type ForwarderParts, type ForwardPeers } from "./forwarder.ts";
 export type { Founding, FoundingMember } from "./founding.ts";
 export { becomeMember, isMemberDir, membersOf, prepareSite } from "./joining.ts";
-export { RaftLogs, type RaftLogsSettings } from "./raft-logs.ts";
+export { RaftLogs, type RaftLogsParts, type RaftLogsSettings } from "./raft-logs.ts";
+export { type CopySettings, defaultCopySettings } from "./remote-copy.ts";
 export { RosterClient } from "./roster-client.ts";
 export { rosterGroup } from "./roster-machine.ts";

@@ -9,6 +9,7 @@
 import { asBuffer, type Clock, type CodedError, isCodedError, toError } from "../base/index.ts";
 import type { CommandEntry, Group, SnapshotHead, StateMachine } from "../raft/index.ts";
 import {
+  type CopySource,
   type ShardEntry,
   type ShardLog,
   type ShardLogHandlers,
@@ -23,9 +24,11 @@ import {
   type Fence,
 } from "./core/claims.ts";
 import { type Fate, Fates } from "./core/fates.ts";
+import { defaultKeepSettings, type KeepSettings, KeptLog } from "./core/kept-log.ts";
 import type { ClusterCounters } from "./counters.ts";
 import { clusterErrors } from "./errors.ts";
 import { LogBytes } from "./log-bytes.ts";
+import type { RemoteCopy } from "./remote-copy.ts";
 import { decodeMark, encodeMark } from "./snapshot-mark.ts";
 
 export type RaftLogParts = {
@@ -37,6 +40,9 @@ export type RaftLogParts = {
   readonly openGroup: (log: RaftLog) => Promise<Group>;
   /** Another member says something about the shard. */
   readonly onTold?: (shard: number, from: number, data: Uint8Array) => void;
+  /** The replica of the shard at another node. */
+  readonly copyFrom?: (shard: number, node: number) => RemoteCopy;
+  readonly keep?: KeepSettings | undefined;
 };
 
 /** Proposals whose fate is open; the group refuses long before it. */
@@ -59,6 +65,7 @@ export class RaftLog implements ShardLog, StateMachine {
   readonly #fence = new AppliedFence();
   readonly #fates = new Fates(openMax, (_, fate, index) => this.#tell(fate, index));
   readonly #bytes = new LogBytes();
+  readonly #kept: KeptLog;
   /** Claims above the last snapshot, oldest first. */
   #fences: Fence[] = [];
   #claimant: Claimant | undefined;
@@ -76,12 +83,22 @@ export class RaftLog implements ShardLog, StateMachine {
   #snapshotIndex = 0;
   /** Entries wait for somebody who takes them. */
   #waiting: Array<() => void> = [];
+  /** What is being copied from. */
+  #source: RemoteCopy | undefined;
+  /** The state is another replica's in a moment. */
+  #held: Promise<void> | undefined;
   /** Who waits for the own claim. */
   #claiming: { resolve(): void; reject(error: Error): void } | undefined;
 
   constructor(shard: number, parts: RaftLogParts) {
     this.shard = shard;
     this.#parts = parts;
+    this.#kept = new KeptLog(parts.keep ?? defaultKeepSettings);
+  }
+
+  /** What another replica may copy; undefined before the shard is open. */
+  get supply(): CopySource | undefined {
+    return this.#handlers?.supply;
   }
 
   // ---------------------------------------------------------------- the shard's side
@@ -155,7 +172,8 @@ export class RaftLog implements ShardLog, StateMachine {
   release(index: number): void {
     this.#releasedIndex = Math.max(this.#releasedIndex, index);
     this.#bytes.release(index);
-    this.wantSnapshot();
+    this.#kept.checkpointed(index, this.#nowMs);
+    this.#takeSnapshot();
   }
 
   /** Behind it everything that was acked before the call, wherever, is applied here. */
@@ -191,21 +209,79 @@ export class RaftLog implements ShardLog, StateMachine {
     this.#isEnded = true;
     this.#isLeading = false;
     this.#fates.end();
+    this.#source?.close();
     this.#claiming?.reject(reason);
     for (const go of this.#waiting.splice(0)) go();
     this.#handlers?.onFailed(reason);
   }
 
-  /** Only of use here: the state is in the slabs. A member among others keeps its log instead. */
   wantSnapshot(): void {
     const group = this.#group;
-    if (group === undefined || this.#isEnded || !this.#isAlone(group)) return;
-    const index = Math.min(this.#releasedIndex, group.appliedIndex, this.#takenIndex);
+    // Its damage is covered by a snapshot of what it holds now, or is found again at each start.
+    if (group?.status().repairing === true) this.#handlers?.onWantCheckpoint?.();
+    this.#takeSnapshot();
+  }
+
+  /**
+   * Copies what this replica lacks of the state at `meta`, from who offers it. Before that the group
+   * gives up nothing of what is here.
+   */
+  async prepare({ meta }: SnapshotHead, from: number): Promise<void> {
+    if (this.#checkpointIndex >= meta.index) return;
+    const { counters, copyFrom } = this.#parts;
+    const adopt = this.#handlers?.onAdopt;
+    if (copyFrom === undefined || adopt === undefined || this.#isEnded) throw storeErrors.closed();
+    const source = copyFrom(this.shard, from);
+    this.#source = source;
+    try {
+      await adopt(source, (work) => this.#exclusively(work));
+      counters.copiesAdopted++;
+    } catch (error) {
+      counters.copiesFailed++;
+      throw error;
+    }
+    if (this.#checkpointIndex >= meta.index) return;
+    throw storeErrors.copyGone({ what: `its state up to ${meta.index}` });
+  }
+
+  /** Entries wait meanwhile. */
+  async #exclusively(work: () => Promise<number>): Promise<void> {
+    let end = (): void => undefined;
+    this.#held = new Promise((resolve) => {
+      end = resolve;
+    });
+    try {
+      const index = await work();
+      this.#checkpointIndex = Math.max(this.#checkpointIndex, index);
+      // Whatever was proposed here and is covered by it: nobody can say any more.
+      this.#fates.passedOver(this.#checkpointIndex);
+    } finally {
+      this.#held = undefined;
+      end();
+    }
+  }
+
+  /**
+   * A mark: the state is in the slabs. A member that is alone needs nothing of its log below it; one
+   * among others keeps what they may lack, unless it has to cover damage.
+   */
+  #takeSnapshot(): void {
+    const group = this.#group;
+    if (group === undefined || this.#isEnded) return;
+    const cutIndex =
+      this.#isAlone(group) || group.status().repairing
+        ? this.#releasedIndex
+        : this.#kept.cutIndex(this.#nowMs);
+    const index = Math.min(cutIndex, this.#releasedIndex, group.appliedIndex, this.#takenIndex);
     if (index <= this.#snapshotIndex) return;
     const before = this.#snapshotIndex;
     this.#snapshotIndex = index;
     if (group.snapshotAt(index)) this.#fences = this.#fencesFrom(index);
     else this.#snapshotIndex = before;
+  }
+
+  get #nowMs(): number {
+    return this.#parts.clock.elapsedMs();
   }
 
   capture(): Iterable<Uint8Array> {
@@ -217,14 +293,13 @@ export class RaftLog implements ShardLog, StateMachine {
     const parts: Uint8Array[] = [];
     for await (const piece of pieces) parts.push(Uint8Array.from(piece));
     const fence = decodeMark(Buffer.concat(parts));
-    if (fence === undefined || this.#group !== undefined) {
-      throw clusterErrors.snapshotForeign({ shard });
-    }
+    if (fence === undefined) throw clusterErrors.snapshotForeign({ shard });
     if (this.#checkpointIndex < meta.index) {
       throw clusterErrors.stateLost({ shard, held: this.#checkpointIndex, base: meta.index });
     }
     this.#fence.current = fence;
     this.#fences = [fence];
+    this.#fates.passedOver(meta.index);
     this.#takenIndex = meta.index;
     this.#snapshotIndex = meta.index;
   }
@@ -241,6 +316,7 @@ export class RaftLog implements ShardLog, StateMachine {
 
   #take(entry: CommandEntry): undefined | Promise<void> {
     if (this.#isEnded) return undefined;
+    if (this.#held !== undefined) return this.#held.then(() => this.#take(entry));
     if (this.#visit === undefined && this.#handlers === undefined) {
       const taken = new Promise<void>((resolve) => this.#waiting.push(resolve));
       return taken.then(() => this.#take(entry));
@@ -266,6 +342,7 @@ export class RaftLog implements ShardLog, StateMachine {
     }
     const { entryKind: kind, payload } = command;
     this.#bytes.add(index, payload.length);
+    this.#kept.add(payload.length);
     return this.#hand({ index, kind, version: entry.version, payload: asBuffer(payload) }, term);
   }
 

@@ -1,18 +1,30 @@
 // The logs of all replicated shards of a node: each is the machine of the group that has its number.
 
-import type { Clock } from "../base/index.ts";
+import type { Clock, Logger } from "../base/index.ts";
 import type { WriteAheadLog } from "../log/index.ts";
 import type { Group, RaftHost, StateMachine } from "../raft/index.ts";
 import type { ShardLog, ShardLogs } from "../store/index.ts";
+import { Copies } from "./copies.ts";
+import type { KeepSettings } from "./core/kept-log.ts";
 import { type ClusterCounters, createClusterCounters } from "./counters.ts";
 import type { ForwardPeers } from "./forwarder.ts";
 import { RaftLog } from "./raft-log.ts";
+import type { CopySettings } from "./remote-copy.ts";
 
 export type RaftLogsSettings = {
   /** The number of this node. */
   readonly node: number;
   /** Members of a group that is made here: the same at all of them. None: it is told by others. */
   readonly voters: readonly number[];
+  /** Log that is kept for members that are away. */
+  readonly keep?: KeepSettings;
+  readonly copies?: CopySettings;
+};
+
+export type RaftLogsParts = {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly log: WriteAheadLog;
 };
 
 export class RaftLogs implements ShardLogs, ForwardPeers {
@@ -21,14 +33,21 @@ export class RaftLogs implements ShardLogs, ForwardPeers {
   readonly #clock: Clock;
   readonly #log: WriteAheadLog;
   readonly #logs = new Map<number, RaftLog>();
+  readonly #copies: Copies;
   #host: RaftHost | undefined;
   /** Takes what other members say about a shard. */
   onTold: ((shard: number, from: number, data: Uint8Array) => void) | undefined;
 
-  constructor(settings: RaftLogsSettings, parts: { clock: Clock; log: WriteAheadLog }) {
+  constructor(settings: RaftLogsSettings, parts: RaftLogsParts) {
     this.#settings = settings;
     this.#clock = parts.clock;
     this.#log = parts.log;
+    this.#copies = new Copies({
+      ...{ clock: parts.clock, logger: parts.logger, counters: this.counters },
+      settings: settings.copies,
+      send: (shard, to, bytes) => void this.send(shard, to, bytes),
+      supplyOf: (shard) => this.#logs.get(shard)?.supply,
+    });
   }
 
   /** For the host's components. */
@@ -49,7 +68,11 @@ export class RaftLogs implements ShardLogs, ForwardPeers {
       counters: this.counters,
       recordBytesMax: this.#log.payloadBytesMax,
       openGroup: (opened) => this.#openGroup(opened),
-      onTold: (number, from, data) => this.onTold?.(number, from, data),
+      onTold: (number, from, data) => {
+        if (!this.#copies.receive(number, from, data)) this.onTold?.(number, from, data);
+      },
+      copyFrom: (number, node) => this.#copies.from(number, node),
+      keep: this.#settings.keep,
     });
     this.#logs.set(shard, log);
     return log;

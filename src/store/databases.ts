@@ -51,6 +51,8 @@ export type DatabasesParts = {
   /** Shards of a log database were opened while the store runs, or are about to be closed. */
   readonly onOpened: (database: OpenDatabase) => Promise<void>;
   readonly onClosing: (database: OpenDatabase) => void;
+  /** The state of a log shard is another replica's; its tail was at `tailUs`. */
+  readonly onMoved: (log: LogShard, tailUs: number) => void;
 };
 
 export class Databases {
@@ -153,9 +155,9 @@ export class Databases {
   }
 
   #openLog(record: DatabaseRecord, number: ShardNumber, group: Group): Promise<OpenLogShard> {
-    const { opener, interest, lts, onSealed } = this.#parts;
+    const { opener, interest, lts, onSealed, onMoved } = this.#parts;
     return opener.openLog(record, number, {
-      ...{ group, interest },
+      ...{ group, interest, onMoved },
       ordinal: assertPresent(this.#ordinals.get(number), "a log shard has its ordinal"),
       lts: () =>
         ltsSettingsOf(

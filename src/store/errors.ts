@@ -21,6 +21,12 @@ export const storeErrors = defineErrors({
     message: "a write to shard {shard} was refused and did not happen: {reason}",
     help: "Try again; when it goes on, look at the counters and the load of this node.",
   },
+  copyGone: {
+    code: "STORE_COPY_GONE",
+    kind: "retry",
+    message: "another replica no longer gives {what}",
+    help: "The replica asks for what it lacks once more.",
+  },
   closed: {
     code: "STORE_CLOSED",
     kind: "closed",

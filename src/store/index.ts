@@ -1,6 +1,7 @@
 // The face of the store room, published as `flagstone/store`.
 export * from "./api.ts";
 export { type StoreEvent, storeChannelName } from "./channel.ts";
+export type { CopyPage, CopySource, SlabStoreName } from "./copies/copy-source.ts";
 export { ltsSettingsDefault } from "./core/lts.ts";
 export { storeErrors } from "./errors.ts";
 export { type GroupSettings, groupSettingsDefault } from "./group.ts";

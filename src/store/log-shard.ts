@@ -15,7 +15,7 @@ import {
   type Counters,
   createCounters,
 } from "../base/index.ts";
-import type { KvBatch } from "../kv/index.ts";
+import type { KvEntry } from "../kv/index.ts";
 import type {
   AppendDone,
   AppendOutcome,
@@ -30,15 +30,14 @@ import type {
 } from "./api.ts";
 import { tellStore } from "./channel.ts";
 import { CookedAppend, type CookingReign } from "./cooked-append.ts";
+import type { CopySource } from "./copies/copy-source.ts";
+import { LogMove } from "./copies/log-move.ts";
+import type { StagedLog } from "./copies/log-staging.ts";
+import { LogSupply } from "./copies/log-supply.ts";
+import type { StagedState } from "./copies/staged.ts";
 import { readLtsRecords, writeLtsRecords } from "./core/lts-codec.ts";
 import type { LtsRecord } from "./core/lts-trie.ts";
-import {
-  countMissed,
-  type MissingSpan,
-  type MissingWant,
-  nextMissing,
-  sortSpans,
-} from "./core/missing.ts";
+import { countMissed, type MissingWant } from "./core/missing.ts";
 import { sourceToDeliverable, toPublicTtv } from "./deliverable.ts";
 import { storeErrors } from "./errors.ts";
 import {
@@ -56,11 +55,13 @@ import {
   namesBytesMax,
   readAppend,
 } from "./log-items.ts";
+import { captureLog, type LogState } from "./log-state.ts";
 import type { CheckpointImage, Item, ShardMachine } from "./machine.ts";
+import { MissedSpans } from "./missed-spans.ts";
 import type { UseEntry, UseOwner, UseTable } from "./pools/filter-use.ts";
 import type { ShardSource, SlabSource } from "./pools/source.ts";
 import type { Shard } from "./shard.ts";
-import type { RecoveryPoint } from "./shard-store.ts";
+import type { ShardStore } from "./shard-store.ts";
 import type { Generations } from "./slab/generations.ts";
 import type { LogSlab } from "./slab/log-slab.ts";
 import type { RepackCounts, RepackParts } from "./slab/repack.ts";
@@ -76,10 +77,13 @@ export const logShardCounterHelp = {
 
 export type LogShardParts = {
   readonly ordinal: number;
-  readonly evidence: EvidenceTable;
-  readonly writers: WriterTable;
-  readonly holds: HoldTable;
-  readonly generations: Generations;
+  readonly state: LogState;
+  /** Loads it anew, once the stores hold what another replica had. */
+  readonly load: () => Promise<LogState>;
+  /** Copies the slabs that are lacking. */
+  readonly stage: (source: CopySource, facts: readonly KvEntry[]) => Promise<StagedLog>;
+  /** The state is another, later one: readers at the tail, which was at `tailUs`, are behind. */
+  readonly onMoved: (tailUs: number) => void;
   readonly interest: UseTable;
   /** Appends are told before they are synced. */
   readonly acksEarly: boolean;
@@ -91,11 +95,9 @@ const replayMemoryBytesMax = 32 * 1024 * 1024;
 
 export class LogShard implements ShardMachine, ShardSource {
   readonly ordinal: number;
-  readonly evidence: EvidenceTable;
-  readonly generations: Generations;
-  readonly holds: HoldTable;
   readonly counters: Counters<typeof logShardCounterHelp> = createCounters(logShardCounterHelp);
-  readonly #writers: WriterTable;
+  readonly #parts: LogShardParts;
+  #state: LogState;
   readonly #interest: UseTable;
   readonly #acksEarly: boolean;
   /** Another one once this process was deposed: what an earlier reign decided is forgotten. */
@@ -109,21 +111,18 @@ export class LogShard implements ShardMachine, ShardSource {
   #rotation: Promise<void> | undefined;
   /** Replay passed a loss: streams of later entries may build on what is gone. */
   #relearns: boolean;
-  /** `#missing` is made of these two. */
-  #missingOf: readonly [readonly MissingSpan[], readonly RecoveryPoint[]] | undefined;
-  #missing: readonly MissingSpan[] = [];
+  readonly #missed = new MissedSpans();
+  readonly #move = new LogMove();
 
   constructor(parts: LogShardParts) {
     this.ordinal = parts.ordinal;
-    this.evidence = parts.evidence;
-    this.generations = parts.generations;
-    this.holds = parts.holds;
-    this.#writers = parts.writers;
+    this.#parts = parts;
+    this.#state = parts.state;
     this.#interest = parts.interest;
     this.#acksEarly = parts.acksEarly;
     this.#reign = this.#newReign();
     this.#phase = parts.phase;
-    this.#relearns = parts.generations.isCurrentLost;
+    this.#relearns = parts.state.generations.isCurrentLost;
   }
 
   /** Closes the circle of shard and machine; called once, before anything else. */
@@ -134,6 +133,22 @@ export class LogShard implements ShardMachine, ShardSource {
 
   get shard(): Shard {
     return assertPresent(this.#shard, "log shard without its engine");
+  }
+
+  get evidence(): EvidenceTable {
+    return this.#state.evidence;
+  }
+
+  get generations(): Generations {
+    return this.#state.generations;
+  }
+
+  get holds(): HoldTable {
+    return this.#state.holds;
+  }
+
+  get #writers(): WriterTable {
+    return this.#state.writers;
   }
 
   get number(): ShardNumber {
@@ -486,29 +501,29 @@ export class LogShard implements ShardMachine, ShardSource {
     this.generations.depose();
   }
 
+  supply(store: ShardStore): CopySource {
+    return new LogSupply(store, () => this.generations);
+  }
+
+  async stage(source: CopySource, facts: readonly KvEntry[]): Promise<StagedState> {
+    const staged = await this.#parts.stage(source, facts);
+    return this.#move.to(staged, {
+      leave: () => this.generations.close(),
+      load: this.#parts.load,
+      put: (state) => {
+        this.depose(storeErrors.fateUnknown({ shard: this.number }));
+        this.#state = state;
+        this.#relearns = state.generations.isCurrentLost;
+        const tailUs = this.#dispatchedUs;
+        this.#dispatchedUs = this.appliedUs;
+        this.#parts.onMoved(tailUs);
+      },
+    });
+  }
+
   capture(): CheckpointImage {
-    const addEvidence = this.evidence.capture();
-    const addWriters = this.#writers.capture();
-    const addHolds = this.holds.capture();
-    const addMatches = this.#interest.capture(this.ordinal);
-    const slabs = this.generations.capture(this.appliedUs);
-    return {
-      prepare: () => slabs.prepare(),
-      addRows: (batch: KvBatch) => {
-        addEvidence(batch);
-        addWriters(batch);
-        addHolds(batch);
-        addMatches(batch);
-        slabs.addRows(batch);
-      },
-      finish: (committed) => {
-        this.evidence.finish(committed);
-        this.#writers.finish(committed);
-        this.holds.finish(committed);
-        this.#interest.finish(this.ordinal, committed);
-        slabs.finish(committed);
-      },
-    };
+    const { ordinal, appliedUs } = this;
+    return captureLog(this.#state, this.#interest, { ordinal, appliedUs });
   }
 
   #applyAppend(item: AppendItem, timeUs: number): void {
@@ -557,27 +572,20 @@ export class LogShard implements ShardMachine, ShardSource {
   // -------------------------------------------------------------- reading
 
   slabAfter(positionUs: number): SlabSource | undefined | Promise<SlabSource | undefined> {
+    const moving = this.#move.over;
+    if (moving !== undefined) return moving.then(() => this.slabAfter(positionUs));
     return this.generations.slabAfter(positionUs);
   }
 
   missedAfter(positionUs: number, wants: () => readonly MissingWant[]): MissedReport | undefined {
-    const found = nextMissing(this.#missingSpans(), positionUs);
+    const found = this.#missed.after(positionUs, this.generations.missing, this.shard.recoveries);
     if (found === undefined) return undefined;
     const span = { fromUs: found.afterUs, toUs: found.untilUs, reason: found.reason };
     return { shard: this.number, ...span, ...countMissed(found, wants()) };
   }
 
-  #missingSpans(): readonly MissingSpan[] {
-    const { missing } = this.generations;
-    const { recoveries } = this.shard;
-    if (this.#missingOf?.[0] !== missing || this.#missingOf[1] !== recoveries) {
-      this.#missingOf = [missing, recoveries];
-      this.#missing = sortSpans([...missing, ...recoveries.map(lostSpan)]);
-    }
-    return this.#missing;
-  }
-
   async fetch(ref: TtvRef): Promise<PublicTtv | undefined> {
+    await this.#move.over;
     const ttv = await this.generations.fetch(ref);
     return ttv === undefined ? undefined : toPublicTtv(ttv);
   }
@@ -589,8 +597,4 @@ export class LogShard implements ShardMachine, ShardSource {
   close(): Promise<void> {
     return this.generations.close();
   }
-}
-
-function lostSpan({ fromUs, toUs, countMax }: RecoveryPoint): MissingSpan {
-  return { afterUs: fromUs, untilUs: toUs, countMax, reason: "damaged" };
 }

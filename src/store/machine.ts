@@ -5,7 +5,10 @@
 // All calls are synchronous unless they return a promise, and come in commit order.
 
 import type { ByteReader, ByteWriter, CodedError } from "../base/index.ts";
-import type { KvBatch } from "../kv/index.ts";
+import type { KvBatch, KvEntry } from "../kv/index.ts";
+import type { CopySource } from "./copies/copy-source.ts";
+import type { StagedState } from "./copies/staged.ts";
+import type { ShardStore } from "./shard-store.ts";
 
 /** What is cooked into the open entry, and who is told of it. */
 export interface Item {
@@ -46,6 +49,10 @@ export interface ShardMachine {
   depose?(reason: CodedError): void;
   /** All that was proposed before is applied or void: decisions are made from here on. */
   claim?(): void;
+  /** What it gives to a replica that lacks it. */
+  supply?(store: ShardStore): CopySource;
+  /** Copies what another replica has, of whose shard store these are the rows, beside what is here. */
+  stage?(source: CopySource, facts: readonly KvEntry[]): Promise<StagedState>;
 }
 
 export interface CheckpointImage {

@@ -16,6 +16,7 @@ import {
 } from "../base/index.ts";
 import type { LogGap, LogRange, LogRecord, WriteAheadLog } from "../log/index.ts";
 import type { Backlogs } from "./backlogs.ts";
+import type { CopySource } from "./copies/copy-source.ts";
 
 export type ShardEntry = {
   readonly index: number;
@@ -84,6 +85,18 @@ export type ShardLogHandlers = {
   readonly onClaimed?: () => void;
   /** It may not any more; what is open is told of later. */
   readonly onDeposed?: (reason: CodedError) => void;
+  /** What another replica may copy. */
+  readonly supply?: CopySource | undefined;
+  /**
+   * The log does not reach back to what this replica has: it copies what it lacks. `exclusively` runs
+   * its last step while no entry is handed on, and gets the index of the checkpoint after it.
+   */
+  readonly onAdopt?: (
+    source: CopySource,
+    exclusively: (work: () => Promise<number>) => Promise<void>,
+  ) => Promise<void>;
+  /** A checkpoint is wanted soon. */
+  readonly onWantCheckpoint?: () => void;
 };
 
 /** How often a queue that is full is tried again. */

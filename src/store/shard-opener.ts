@@ -15,16 +15,22 @@ import type { ShardNumber } from "./api.ts";
 import { Backlogs } from "./backlogs.ts";
 import type { DatabaseRecord } from "./catalog.ts";
 import { CommitClock } from "./commit-clock.ts";
+import { stageLog } from "./copies/log-staging.ts";
+import { stageMap } from "./copies/map-staging.ts";
+import { stagedFolders } from "./copies/staged.ts";
 import type { LtsSettings } from "./core/lts.ts";
+import type { DurableKv } from "./durable-kv.ts";
 import { storeErrors } from "./errors.ts";
 import { EvidenceTable } from "./evidence.ts";
 import type { Group } from "./group.ts";
 import type { GroupShard } from "./group-keeper.ts";
 import { HoldTable } from "./holds.ts";
 import { LogShard } from "./log-shard.ts";
+import type { LogState } from "./log-state.ts";
 import { visitLogged } from "./logged-ttvs.ts";
 import type { ShardMachine } from "./machine.ts";
 import { MapCopier, type MapCopySizes } from "./map/map-copy.ts";
+import { removeMaps } from "./map/map-folder.ts";
 import { MapShard } from "./map/map-shard.ts";
 import { MapSlab } from "./map/map-slab.ts";
 import { openMapStore } from "./map/map-store.ts";
@@ -69,6 +75,8 @@ export type LogShardContext = {
   readonly lts: () => LtsSettings;
   /** A block of it was sealed. */
   readonly onSealed: (log: LogShard) => void;
+  /** Its state is another replica's: readers at the tail, which was at `tailUs`, are behind. */
+  readonly onMoved: (log: LogShard, tailUs: number) => void;
 };
 
 export type OpenMapShard = GroupShard & { readonly map: MapShard; readonly closer: Closer };
@@ -92,7 +100,7 @@ export class ShardOpener {
     try {
       const dir = await this.#makeDir(database.name, number);
       const store = await this.#openStore(dir, number, closer);
-      const { kv, damage, copy } = await openMapStore(dir, store, this.#mendParts);
+      const { kv, damage, copy, folder } = await openMapStore(dir, store, this.#mendParts);
       const isLocal = this.#parts.shardLogs === undefined;
       if (isLocal) {
         const log = this.#makeLocalLog(dir, number);
@@ -101,12 +109,22 @@ export class ShardOpener {
         // What is left of it would differ from the other replicas.
         throw storeErrors.slabCorrupt({ slab: dir, reason: damage.reason });
       }
-      const slab = new MapSlab(
-        kv,
-        (deltaBytes) => group.gate.addMemory(deltaBytes),
-        new MapCopier({ dir, ...this.#mendParts }, this.#parts.mapCopySizes),
-      );
-      const map = new MapShard(slab);
+      const makeSlab = (opened: DurableKv): MapSlab =>
+        new MapSlab(
+          opened,
+          (deltaBytes) => group.gate.addMemory(deltaBytes),
+          new MapCopier({ dir, ...this.#mendParts }, this.#parts.mapCopySizes),
+        );
+      let place = folder;
+      const map = new MapShard(makeSlab(kv), async (source) => {
+        const { phase } = this.#parts;
+        const staged = await stageMap(source, { dir, store, phase, kv: this.#mendParts });
+        const settle = async (): Promise<void> => {
+          place = staged.folder;
+          await removeMaps(dir, place, this.#mendParts);
+        };
+        return { ...staged, settle, slab: makeSlab(staged.kv) };
+      });
       closer.own(map);
       const shard = this.#makeShard(dir, store, map);
       map.attach(shard);
@@ -123,7 +141,7 @@ export class ShardOpener {
       }
       if (damage !== undefined || copy === "damaged" || store.isMended) await proveAgain(shard);
       const size = remembered(
-        async () => (await this.#sizeOf(dir, "store")) + (await this.#sizeOf(dir, "map")),
+        async () => (await this.#sizeOf(dir, "store")) + (await this.#sizeOf(dir, place)),
       );
       return { shard, map, log: undefined, ...size, closer };
     } catch (error) {
@@ -165,7 +183,8 @@ export class ShardOpener {
       if (parseFolderName(entry.name) === undefined) continue;
       for (const name of storeNames) await kv.destroy(joinPath(dir, entry.name, name));
     }
-    for (const name of ["map", "store"]) await kv.destroy(joinPath(dir, name));
+    await removeMaps(dir, undefined, this.#mendParts);
+    await kv.destroy(joinPath(dir, "store"));
     await disk.removeDir(dir);
     await disk.syncDir(joinPath(this.#parts.dir, database));
   }
@@ -179,23 +198,35 @@ export class ShardOpener {
     const { ordinal, interest, group } = context;
     const acksEarly = group.fsync === "interval";
     await interest.load(ordinal, store);
-    const writers = new WriterTable();
-    await writers.load(store);
-    const holds = new HoldTable();
-    await holds.load(store);
-    const generations = await this.#openGenerations(dir, store, context, () => log);
-    closer.own(generations);
+    const load = (): Promise<LogState> => this.#loadLog(dir, store, context, () => log);
+    const { phase } = this.#parts;
+    const place = { dir, store, phase, kv: this.#mendParts };
     const log: LogShard = new LogShard({
-      ...{ ordinal, writers, holds, generations, interest, phase: this.#parts.phase },
-      acksEarly,
-      evidence: new EvidenceTable(store),
+      ...{ ordinal, interest, acksEarly, phase, load, state: await load() },
+      stage: (source, facts) => stageLog(source, facts, { ...place, generations: log.generations }),
+      onMoved: (tailUs) => context.onMoved(log, tailUs),
     });
+    closer.own(log);
     const shard = this.#makeShard(dir, store, log, acksEarly);
     log.attach(shard);
     await shard.recover();
     await log.begin();
     if (store.isMended) await proveAgain(shard);
     return log;
+  }
+
+  async #loadLog(
+    dir: string,
+    store: ShardStore,
+    context: LogShardContext,
+    log: () => LogShard,
+  ): Promise<LogState> {
+    const writers = new WriterTable();
+    await writers.load(store);
+    const holds = new HoldTable();
+    await holds.load(store);
+    const generations = await this.#openGenerations(dir, store, context, log);
+    return { writers, holds, generations, evidence: new EvidenceTable(store) };
   }
 
   #openGenerations(
@@ -209,6 +240,7 @@ export class ShardOpener {
       {
         ...{ dir, openSlabs, slabCounters, reader, lts, logger, phase, kv: this.#mendParts },
         whenCopied: (run) => store.whenCopied(run),
+        staged: () => stagedFolders({ dir, ...this.#mendParts }, store.checkpoint.index),
         logged: async (visit) => {
           // Entries of a replicated log are judged by their fences, which are not known here.
           if (shardLogs === undefined) await visitLogged(wal, store.shard, logger, visit);

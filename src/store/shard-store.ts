@@ -9,7 +9,7 @@
 // back to it (`releasableIndex`), and the folders that it names stay (`isCopied`).
 
 import { ByteReader, ByteWriter, crc32, isCodedError } from "../base/index.ts";
-import type { KvBatch } from "../kv/index.ts";
+import type { KvBatch, KvEntry } from "../kv/index.ts";
 import type { CopyPlace } from "./copy-file.ts";
 import type { DurableKv } from "./durable-kv.ts";
 import { storeErrors } from "./errors.ts";
@@ -53,6 +53,7 @@ export const rowPrefix = {
   lastMatch: 0x6d, // m
   hold: 0x68, // h
   proof: 0x70, // p
+  mapFolder: 0x61, // a
 } as const;
 
 /** Kinds of rows that are copied. */
@@ -63,6 +64,7 @@ export const factPrefixes: readonly number[] = [
   rowPrefix.dropped,
   rowPrefix.hold,
   rowPrefix.proof,
+  rowPrefix.mapFolder,
 ];
 
 /** What the slab of a map shard has proved to hold; those of log slabs follow by generation. */
@@ -181,6 +183,30 @@ export class ShardStore {
     this.#copiedIndex = index;
     this.#isCopied = true;
     for (const run of this.#whenCopied.splice(0)) run();
+  }
+
+  /** In one batch, all rows give way to these: another replica's state takes the place of this one. */
+  async replace(checkpoint: CheckpointRecord, rows: readonly KvEntry[]): Promise<void> {
+    const old: Buffer[] = [];
+    await this.#kv.scan({}, (key) => void old.push(key));
+    const fill = (batch: KvBatch): void => {
+      for (const key of old) batch.delete(key);
+      for (const [key, value] of rows) batch.put(key, value);
+      batch.put(checkpointKey, encodeCheckpoint(checkpoint));
+    };
+    await this.#kv.write(fill, { sync: true });
+    this.#checkpoint = checkpoint;
+    this.#isCopied = this.#copy === undefined;
+    this.#facts.clear();
+    for (const [key, value] of await readFactRows(this.#kv)) this.#facts.set(key, value);
+    await this.writeCopy();
+  }
+
+  /** All rows, as of one checkpoint. */
+  async listRows(): Promise<KvEntry[]> {
+    const rows: KvEntry[] = [];
+    await this.#kv.scan({}, (key, value) => void rows.push([key, value]));
+    return rows;
   }
 
   get(key: Uint8Array): Promise<Buffer | undefined> {

@@ -19,13 +19,21 @@ import {
   type Logger,
   toError,
 } from "../base/index.ts";
+import type { KvEntry } from "../kv/index.ts";
 import { tellStore } from "./channel.ts";
 import type { CommitClock } from "./commit-clock.ts";
+import type { CopySource } from "./copies/copy-source.ts";
+import { checkpointOf, type StagedState } from "./copies/staged.ts";
 import { storeErrors } from "./errors.ts";
 import { entryItemsMax, entryKind, entryVersion, type Item, type ShardMachine } from "./machine.ts";
 import type { ShardEntry, ShardLog } from "./shard-log.ts";
 import { checkVersion, replayCheckpointed, replayEntries } from "./shard-replay.ts";
-import { type RecoveryPoint, recoveriesMax, type ShardStore } from "./shard-store.ts";
+import {
+  type CheckpointRecord,
+  type RecoveryPoint,
+  recoveriesMax,
+  type ShardStore,
+} from "./shard-store.ts";
 
 export type ShardParts = {
   readonly log: ShardLog;
@@ -200,6 +208,9 @@ export class Shard {
         machine.claim?.();
       },
       onDeposed: (reason) => this.#depose(reason),
+      supply: machine.supply?.(this.#parts.store),
+      onAdopt: (source, exclusively) => this.adopt(source, exclusively),
+      onWantCheckpoint: () => void this.checkpoint().catch(() => undefined), // it logged why
     });
     const isTailLost = log.gaps.some((gap) => (gap.toIndex ?? nextIndex) >= nextIndex);
     // A start that found the same lost tail, and nothing behind it, has told of it already.
@@ -328,6 +339,75 @@ export class Shard {
       this.#checkpointing = undefined;
     });
     await this.#checkpointing;
+  }
+
+  /**
+   * Copies what another replica has and puts it in the place of what is here, unless that is as new.
+   * Entries are applied meanwhile, but for `exclusively`, which holds them off. Resolves with the
+   * index of the checkpoint then. @throws STORE_COPY_GONE and others: what is here stays.
+   */
+  async adopt(
+    source: CopySource,
+    exclusively: (work: () => Promise<number>) => Promise<void>,
+  ): Promise<void> {
+    const { machine } = this.#parts;
+    const facts = await source.facts();
+    const record = checkpointOf(facts);
+    const staged =
+      record.index > this.#appliedIndex ? await machine.stage?.(source, facts) : undefined;
+    await exclusively(async () => {
+      while (this.#foreign !== undefined) await this.#foreign;
+      while (this.#checkpointing !== undefined) await this.#checkpointing.catch(() => undefined);
+      const isLater = record.index > this.#appliedIndex && this.#failure === undefined;
+      if (staged === undefined || !isLater) {
+        await staged?.abandon();
+        if (this.#failure !== undefined) throw this.#failure;
+        return this.checkpointIndex;
+      }
+      const moving = this.#moveTo(record, staged);
+      this.#foreign = moving
+        .catch(() => undefined) // told to whoever asked for it
+        .finally(() => {
+          this.#foreign = undefined;
+        });
+      await moving;
+      return record.index;
+    });
+  }
+
+  async #moveTo(record: CheckpointRecord, staged: StagedState): Promise<void> {
+    const { store, log, logger, phase, time } = this.#parts;
+    let rows: readonly KvEntry[];
+    try {
+      rows = await staged.rows();
+    } catch (error) {
+      await staged.abandon();
+      throw error;
+    }
+    const fields = { shard: this.number, fromIndex: this.#appliedIndex, toIndex: record.index };
+    phase("copy.staged");
+    try {
+      await staged.leave();
+      phase("copy.left");
+      await store.replace(record, rows);
+      phase("copy.switched");
+      const put = await staged.enter();
+      this.#appliedIndex = record.index;
+      this.#appliedUs = record.timeUs;
+      this.#epoch = record.epoch;
+      this.#recoveries = record.recoveries;
+      time.learn(record.timeUs);
+      put();
+      phase("copy.entered");
+      await staged.settle();
+    } catch (error) {
+      // Half of the way is no place to stay: a start finds the one state or the other.
+      const failure = storeErrors.failed({ reason: toError(error).message }, error);
+      this.fail(failure);
+      throw failure;
+    }
+    log.release(store.releasableIndex);
+    logger.info("store.replica_copied", { ...fields, ...staged.counts });
   }
 
   async #takeCheckpoint(): Promise<void> {

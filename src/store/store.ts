@@ -155,6 +155,10 @@ export class LocalStore implements Store {
       onSealed: (database, shard) => this.#grown(database, shard),
       onOpened: (database) => this.#opened(database),
       onClosing: (database) => this.#closing(database),
+      onMoved: ({ ordinal, appliedUs }, tailUs) => {
+        this.#interest.mayHaveMatched(ordinal, appliedUs);
+        for (const subscriber of this.#subscribers) subscriber.moved(ordinal, tailUs);
+      },
     });
     this.evidence = new EvidenceRouter({
       home: (publisher) => this.#databases.home(publisher),

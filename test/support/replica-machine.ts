@@ -2,6 +2,8 @@
 // clock and network are shared with the other machines. One seed decides everything.
 
 import {
+  type Cancel,
+  type Clock,
   type LogFields,
   type Logger,
   SeededRandom,
@@ -9,7 +11,13 @@ import {
   SimDisk,
   type SimProcessClock,
 } from "../../src/base/index.ts";
-import { Forwarder, RaftLogs } from "../../src/cluster/index.ts";
+import {
+  type CopySettings,
+  Forwarder,
+  type ForwardSettings,
+  type KeepSettings,
+  RaftLogs,
+} from "../../src/cluster/index.ts";
 import { MemoryDriver } from "../../src/kv/index.ts";
 import { defaultLogSettings, openLog, type WriteAheadLog } from "../../src/log/index.ts";
 import {
@@ -46,6 +54,10 @@ export type ReplicaWorld = {
   readonly settings: HostSettings;
   /** Numbers of all members. */
   readonly voters: readonly number[];
+  /** How much log is kept for members that are away. */
+  keep?: KeepSettings;
+  copies?: CopySettings;
+  forwarding?: ForwardSettings;
 };
 
 export function createReplicaWorld(
@@ -64,8 +76,39 @@ export function createReplicaWorld(
   };
 }
 
+/** The clock of a process on a machine whose wall clock may be off. */
+export class ReplicaClock implements Clock {
+  readonly #clock: SimProcessClock;
+  readonly #offsetUs: () => number;
+
+  constructor(clock: SimProcessClock, offsetUs: () => number) {
+    this.#clock = clock;
+    this.#offsetUs = offsetUs;
+  }
+
+  wallUs(): number {
+    return this.#clock.wallUs() + this.#offsetUs();
+  }
+
+  elapsedMs(): number {
+    return this.#clock.elapsedMs();
+  }
+
+  schedule(delayMs: number, task: () => void): Cancel {
+    return this.#clock.schedule(delayMs, task);
+  }
+
+  soon(task: () => void): void {
+    this.#clock.soon(task);
+  }
+
+  kill(): void {
+    this.#clock.kill();
+  }
+}
+
 export type ReplicaProcess = {
-  readonly clock: SimProcessClock;
+  readonly clock: ReplicaClock;
   readonly log: WriteAheadLog;
   readonly host: RaftHost;
   readonly logs: RaftLogs;
@@ -81,14 +124,21 @@ export class ReplicaMachine {
   readonly events: Array<{ event: string; fields: LogFields | undefined }> = [];
   readonly disk: SimDisk;
   readonly kv: MemoryDriver;
+  /** Told of each named phase of its store. */
+  onPhase: (name: string) => void = () => undefined;
   process: ReplicaProcess | undefined;
   failure: Error | undefined;
   identity: Identity = { clusterId, siteId: "", diskId: "" };
   readonly #world: ReplicaWorld;
+  readonly #joins: boolean;
   #lives = 0;
+  /** How far its wall clock is off. */
+  wallOffsetUs = 0;
 
-  constructor(node: number, world: ReplicaWorld) {
+  /** `joins`: its groups have no members before others say so. */
+  constructor(node: number, world: ReplicaWorld, { joins = false } = {}) {
     this.node = node;
+    this.#joins = joins;
     this.siteId = String(node).padStart(32, "0");
     this.#world = world;
     const random = world.random.split(`machine ${node}`);
@@ -119,9 +169,10 @@ export class ReplicaMachine {
 
   /** Starts a process up to its host; `members` are made known to it. */
   async boot(members: readonly Member[]): Promise<ReplicaProcess> {
-    const { clock: world, network, settings, voters } = this.#world;
+    const { clock: world, network, settings } = this.#world;
+    const voters = this.#joins ? [] : this.#world.voters;
     const life = ++this.#lives;
-    const clock = world.createProcess();
+    const clock = new ReplicaClock(world.createProcess(), () => this.wallOffsetUs);
     const disk = this.disk.attach();
     const random = this.#world.random.split(`boot ${this.node} ${life}`);
     const shared = { disk, clock, random, logger: this.logger };
@@ -135,7 +186,11 @@ export class ReplicaMachine {
       zeroFillBytes: 16 * 1024,
     };
     const log = await openLog(logSettings, { ...shared, onFailure }, "data/log");
-    const logs = new RaftLogs({ node: this.node, voters }, { clock, log });
+    const { keep, copies } = this.#world;
+    const logs = new RaftLogs(
+      { node: this.node, voters, ...(keep && { keep }), ...(copies && { copies }) },
+      { clock, log, logger: this.logger },
+    );
     const transport = network.host(this.siteId);
     const { machineOf } = logs;
     const components = { ...shared, log, transport, machineOf, onFailure };
@@ -162,6 +217,7 @@ export class ReplicaMachine {
       {
         ...{ disk, kv: this.kv.attach(), log, clock, logger: this.logger, onFailure },
         shardLogs: logs,
+        phase: (name) => this.onPhase(name),
       },
     );
     await store.start();
@@ -169,6 +225,7 @@ export class ReplicaMachine {
       ...{ store, peers: logs, clock, logger: this.logger, counters: logs.counters },
       name: `node ${this.node}.${this.#lives}`,
       payloadBytesMax: log.payloadBytesMax,
+      ...(this.#world.forwarding && { settings: this.#world.forwarding }),
     });
     logs.onTold = (shard, from, bytes) => forwarder.receive(shard, from, bytes);
     process.forwarder = forwarder;

@@ -1,7 +1,12 @@
 // What the host needs from others: a state machine for each group, a transport, a store of
 // snapshots; and its settings. Each port has a twin in memory beside the real one.
 
-import { type CommandEntry, defaultRaftSettings, type RaftSettings } from "../core/types.ts";
+import {
+  type CommandEntry,
+  defaultRaftSettings,
+  type NodeId,
+  type RaftSettings,
+} from "../core/types.ts";
 import type { Uuid } from "./identity.ts";
 import type { SnapshotHead, SnapshotManifest } from "./manifest.ts";
 import type { Member } from "./members.ts";
@@ -29,6 +34,11 @@ export interface StateMachine {
    * applied, in pieces of any size.
    */
   capture(): Iterable<Uint8Array> | AsyncIterable<Uint8Array>;
+  /**
+   * A snapshot of node `from` is here, and nothing is given up for it yet: for a machine that gets what
+   * it stands for by itself. Beside `apply`; rejects when it cannot, and is called again later.
+   */
+  prepare?(head: SnapshotHead, from: NodeId): Promise<void>;
   /** Replaces the state; `pieces` are those of `capture`, cut elsewhere. */
   install(head: SnapshotHead, pieces: AsyncIterable<Uint8Array>): Promise<void>;
   /**

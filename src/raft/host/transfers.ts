@@ -61,6 +61,8 @@ export class SnapshotTransfers {
   readonly #opening = new Set<string>();
   readonly #receiving = new Map<number, Receiving>();
   readonly #preparing = new Set<number>();
+  /** All is here, and their machines get ready for it. */
+  readonly #handing = new Set<number>();
 
   constructor(host: TransferHost) {
     this.#host = host;
@@ -130,7 +132,8 @@ export class SnapshotTransfers {
       group.answerOffer(message);
       return;
     }
-    if (!group.wantsSnapshot(message.snapshot.index) || this.#preparing.has(group.id)) return;
+    if (!group.wantsSnapshot(message.snapshot.index)) return;
+    if (this.#preparing.has(group.id) || this.#handing.has(group.id)) return;
     if (known?.isBusy) return;
     const isFull = this.#receiving.size >= this.#host.settings.snapshotTransfersMax;
     if (isFull && known === undefined) {
@@ -269,11 +272,22 @@ export class SnapshotTransfers {
   }
 
   #complete(receiving: Receiving): void {
-    const { group, message, receiver } = receiving;
+    const { group } = receiving;
     this.#receiving.delete(group.id);
     this.#ask(receiving);
+    this.#handing.add(group.id);
+    this.#guard(this.#hand(receiving), () => this.#handing.delete(group.id));
+  }
+
+  async #hand({ group, message, receiver }: Receiving): Promise<void> {
+    try {
+      await group.machine.prepare?.(receiver.manifest, message.from);
+    } catch (error) {
+      await receiver.close();
+      throw error;
+    }
     if (group.wantsSnapshot(message.snapshot.index)) group.receiveSnapshot(message, receiver);
-    else this.#guard(receiver.close());
+    else await receiver.close();
   }
 
   #ask({ group, message, receiver }: Receiving): void {

@@ -24,11 +24,15 @@ import type {
   MapTransaction,
   MapWrite,
 } from "../api.ts";
+import type { CopySource } from "../copies/copy-source.ts";
+import type { StagedMap } from "../copies/map-staging.ts";
+import { MapSupply } from "../copies/map-supply.ts";
+import type { StagedState } from "../copies/staged.ts";
 import { putRecord, type ReadRecord, RecentWrites } from "../core/conflicts.ts";
 import { storeErrors } from "../errors.ts";
 import type { CheckpointImage, ShardMachine } from "../machine.ts";
 import type { Shard } from "../shard.ts";
-import { mapProofKey } from "../shard-store.ts";
+import { mapProofKey, type ShardStore } from "../shard-store.ts";
 import { mapKeyError } from "./keys.ts";
 import type { MapSlab } from "./map-slab.ts";
 import { type Commit, TransactionRunner } from "./transaction.ts";
@@ -41,6 +45,13 @@ export const mapCounterHelp = {
   conflicts: "transactions that had to start again",
   guardsFailed: "writes refused because a guard did not hold",
 };
+
+/** Copies the rows of another replica into a new slab; `settle` removes the old one. */
+export type StageMap = (
+  source: CopySource,
+) => Promise<
+  Pick<StagedMap, "rows" | "counts"> & { readonly slab: MapSlab; settle(): Promise<void> }
+>;
 
 /** The newest version of a key, proposed ones included. */
 type Newest = (key: string) => Version;
@@ -56,7 +67,9 @@ type Decision = {
 
 export class MapShard implements MapShardFace, ShardMachine {
   readonly counters: Counters<typeof mapCounterHelp> = createCounters(mapCounterHelp);
-  readonly #slab: MapSlab;
+  /** Another one once its rows were copied from another replica. */
+  #slab: MapSlab;
+  readonly #stage: StageMap | undefined;
   #recent = new RecentWrites(0);
   readonly #proposed = new Map<string, Version>();
   readonly #queue: Decision[] = [];
@@ -73,15 +86,20 @@ export class MapShard implements MapShardFace, ShardMachine {
   #pumping = false;
   #shard: Shard | undefined;
 
-  constructor(slab: MapSlab) {
+  constructor(slab: MapSlab, stage?: StageMap) {
     this.#slab = slab;
+    this.#stage = stage;
   }
 
   /** Closes the circle of shard and machine; called once, before anything else. */
   attach(shard: Shard): void {
     this.#shard = shard;
-    this.#slab.onFailure((error) => {
-      shard.fail(storeErrors.failed({ reason: error.message }, error));
+    this.#watch(this.#slab);
+  }
+
+  #watch(slab: MapSlab): void {
+    slab.onFailure((error) => {
+      this.shard.fail(storeErrors.failed({ reason: error.message }, error));
     });
   }
 
@@ -103,14 +121,14 @@ export class MapShard implements MapShardFace, ShardMachine {
   }
 
   async get(key: string): Promise<MapEntry | undefined> {
-    const version = await this.#slab.load(key);
+    const version = await this.#read((slab) => slab.load(key));
     return version.value === undefined
       ? undefined
       : { key, timeUs: version.timeUs, value: version.value };
   }
 
   list(prefix: string, options: { afterKey?: string; countMax: number }): Promise<MapEntry[]> {
-    return this.#slab.list(prefix, options);
+    return this.#read((slab) => slab.list(prefix, options));
   }
 
   match(
@@ -118,7 +136,19 @@ export class MapShard implements MapShardFace, ShardMachine {
     filter: string,
     options: { afterKey?: string; countMax: number },
   ): Promise<{ entries: MapEntry[]; nextAfterKey: string | undefined; keysRead: number }> {
-    return this.#slab.match(prefix, filter, options);
+    return this.#read((slab) => slab.match(prefix, filter, options));
+  }
+
+  /** Once more where the slab gave way to another while it was read. */
+  async #read<T>(read: (slab: MapSlab) => Promise<T>): Promise<T> {
+    for (;;) {
+      const slab = this.#slab;
+      try {
+        return await read(slab);
+      } catch (error) {
+        if (slab === this.#slab) throw error;
+      }
+    }
   }
 
   write(
@@ -213,7 +243,7 @@ export class MapShard implements MapShardFace, ShardMachine {
           for (const key of decision.needs) {
             if ((this.#peek(key) ?? loaded.get(key)) !== undefined) continue;
             isComplete = false;
-            loaded.set(key, await this.#slab.load(key));
+            loaded.set(key, await this.#read((slab) => slab.load(key)));
           }
         }
         this.#queue.shift();
@@ -332,6 +362,31 @@ export class MapShard implements MapShardFace, ShardMachine {
 
   beforeReplay(): Promise<void> | undefined {
     return this.#slab.room();
+  }
+
+  supply(store: ShardStore): CopySource {
+    return new MapSupply(store, () => this.#slab);
+  }
+
+  async stage(source: CopySource): Promise<StagedState> {
+    const staged = await assertPresent(this.#stage, "a replica can copy")(source);
+    const old = this.#slab;
+    return {
+      ...{ rows: async () => staged.rows, counts: staged.counts },
+      leave: async () => undefined,
+      enter: async () => () => {
+        this.#slab = staged.slab;
+        this.#watch(staged.slab);
+        this.depose();
+        this.claim();
+      },
+      settle: async () => {
+        // Whoever reads it reads the new one instead.
+        await old.close();
+        await staged.settle();
+      },
+      abandon: () => staged.slab.close(),
+    };
   }
 
   entriesLost(): void {

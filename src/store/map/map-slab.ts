@@ -7,6 +7,7 @@
 import { createLru, isCodedError, type Lru, toError } from "../../base/index.ts";
 import type { KvBatch } from "../../kv/index.ts";
 import type { MapEntry } from "../api.ts";
+import { type CopyPage, readPage } from "../copies/copy-source.ts";
 import type { DurableKv } from "../durable-kv.ts";
 import { storeErrors } from "../errors.ts";
 import { prefixEnd } from "../shard-store.ts";
@@ -149,11 +150,18 @@ export class MapSlab {
     await this.#copier?.write(this.#kv, point);
   }
 
+  /** Rows as they lie, for another replica: what is not written yet is in the log. */
+  page(after: Uint8Array | undefined): Promise<CopyPage> {
+    return readPage(this.#kv, after);
+  }
+
   /** What is not written yet stays in the log. */
   async close(): Promise<void> {
     this.#closed = true;
     await this.#kv.close();
     await this.#writing;
+    for (const [key, version] of this.#overlay) this.#onMemory(-bytesOf(version, key));
+    this.#overlay.clear();
   }
 
   async #read(key: string, load: Load): Promise<Version> {

@@ -224,6 +224,15 @@ export class InterestTable<Use> implements InterestFace {
     }
   }
 
+  /** Nobody has matched what was applied up to here: any filter may have matched last there. */
+  mayHaveMatched(ordinal: number, untilUs: number): void {
+    for (const { filter, refs, lastMatchUs, lastLastingUs } of this.#entries.values()) {
+      lastMatchUs[ordinal] = Math.max(lastMatchUs[ordinal] ?? 0, untilUs);
+      lastLastingUs[ordinal] = Math.max(lastLastingUs[ordinal] ?? 0, untilUs);
+      if (refs > 0) this.#dirty[ordinal]?.set(filter.text, true);
+    }
+  }
+
   /** Before a shard is replayed: the saved times of the filters that exist by now. */
   async load(ordinal: number, store: ShardStore): Promise<void> {
     const saved = new Map<string, Row>();

@@ -67,7 +67,7 @@ export const poolCounterHelp = {
   realtimeTtvs: "TTVs taken from the realtime pool",
   catchUpTtvs: "TTVs taken from the catch-up pool",
   handOvers: "readers that went from catch-up to the tail",
-  fallBehinds: "readers that left the tail because they had no room",
+  fallBehinds: "readers that left the tail: without room, or where a replica copied what it lacked",
   readFailures: "catch-up reads that failed and were tried again",
   offerFailures: "TTVs whose subscriber failed to take them, offered again later",
   blocksSkipped: "blocks passed over unread because their summaries rule out a match",
@@ -159,6 +159,19 @@ export class SubscriberState implements Subscriber, UseOwner {
     if (at < 0) return;
     this.#readers.splice(at, 1);
     this.#byOrdinal[source.ordinal] = undefined;
+  }
+
+  /** A shard was at `tailUs`, and is at a later state that nobody has read. */
+  moved(ordinal: number, tailUs: number): void {
+    const reader = this.#byOrdinal[ordinal];
+    if (reader === undefined) return;
+    if (reader.mode === "tail") {
+      reader.positionUs = Math.max(reader.positionUs, tailUs);
+      reader.mode = "behind";
+      this.#parts.counters.fallBehinds++;
+    }
+    reader.cursor = undefined;
+    this.wake();
   }
 
   wake(): void {

@@ -2,7 +2,7 @@
 // number, and what was dropped or set aside, kept to tell readers who come too late.
 
 import { ByteReader, ByteWriter } from "../../base/index.ts";
-import type { KvBatch } from "../../kv/index.ts";
+import type { KvBatch, KvEntry } from "../../kv/index.ts";
 import {
   decodeGenerationRow,
   encodeGenerationKey,
@@ -28,6 +28,13 @@ export async function readGenerations(store: ShardStore): Promise<GenerationTabl
   const next = await store.get(nextNumberKey);
   if (next === undefined) return new GenerationTable();
   return GenerationTable.from(rows, new ByteReader(next).u32());
+}
+
+/** Those among rows of a shard store. */
+export function generationRows(rows: readonly KvEntry[]): Generation[] {
+  return rows
+    .filter(([key]) => key[0] === rowPrefix.generation)
+    .map(([key, value]) => decodeGenerationRow(key.subarray(1), value));
 }
 
 /** By number of the generation, ascending. */

@@ -38,6 +38,7 @@ import { checkLayout, layoutName } from "./layouts.ts";
 import { LogSlab, type LogSlabSpan } from "./log-slab.ts";
 import type { OpenSlabs } from "./open-slabs.ts";
 import { Packs } from "./packs.ts";
+import { loadLtsOf } from "./slab-lts.ts";
 import type { SlabName } from "./slab-name.ts";
 import type { LostStream, SlabExpected, SlabPair, SlabProofs, VisitLogged } from "./slab-parts.ts";
 import { SlabShelf } from "./slab-shelf.ts";
@@ -53,6 +54,8 @@ export type GenerationsParts = {
   readonly openSlabs: OpenSlabs;
   readonly slabCounters?: SlabCounters;
   readonly whenCopied?: (run: () => void) => void;
+  /** Folders of what is being copied from another replica. */
+  readonly staged?: () => Promise<readonly SlabName[]>;
   /** How topics are learned: for generations that begin, and in the current one. */
   readonly lts: () => LtsSettings;
   readonly logger: Logger;
@@ -128,7 +131,8 @@ export class Generations {
     // A table that may have lost rows condemns nothing.
     const how = store.isMended ? "set_aside" : "remove";
     const shelf = generations.#shelf;
-    const left = await shelf.folders.removeOrphans(table.readable(), how, store.isCopied);
+    const known = [...table.readable(), ...((await parts.staged?.()) ?? [])];
+    const left = await shelf.folders.removeOrphans(known, how, store.isCopied);
     if (how === "remove") shelf.removeWhenCopied(left);
     await generations.#openCurrent();
     return generations;
@@ -401,6 +405,8 @@ export class Generations {
     await this.#shelf.close();
     await this.#prepared?.stores.close();
     await this.packs.close();
+    this.#parts.onMemory(-this.#memoryBytes);
+    this.#memoryBytes = 0;
   }
 
   // -------------------------------------------------------------- opening
@@ -425,7 +431,7 @@ export class Generations {
         this.#parts.slabCounters,
       );
       await stores.cutBack(checkpointUs);
-      const lts = await this.#loadLts(stores);
+      const lts = await loadLtsOf(stores, this.#parts.lts());
       const span = { ...freshSpan, generation: number, fromUs, writtenUs: checkpointUs };
       this.#adopt(this.#makeSlab(stores, lts, { ...span, layout }));
     } catch (error) {
@@ -504,7 +510,7 @@ export class Generations {
     const toUs = assertPresent(generation.toUs, "a sealed generation has an end");
     return this.#shelf.open(generation, () => this.#expected(number), {
       make: async (stores) => {
-        const lts = await this.#loadLts(stores);
+        const lts = await loadLtsOf(stores, this.#parts.lts());
         const span = { generation: number, fromUs, toUs, writtenUs: toUs, layout };
         return this.#makeSlab(stores, lts, span);
       },
@@ -522,20 +528,12 @@ export class Generations {
     this.#parts.onSetAside();
   }
 
-  async #loadLts(stores: SlabStores): Promise<Lts> {
-    const topics = await stores.topics();
-    if (topics.length === 0) return createLts(this.#parts.lts());
-    return loadLts(
-      this.#parts.lts(),
-      topics.map(({ record }) => record),
-    );
-  }
-
   #makeSlab(stores: SlabStores, lts: Lts, span: LogSlabSpan): LogSlab {
     const { reader, logger, phase, onMemory, openSlabs } = this.#parts;
     const slab: LogSlab = new LogSlab(
       {
-        ...{ stores, lts, reader, logger, phase, loadLts: () => this.#loadLts(stores) },
+        ...{ stores, lts, reader, logger, phase },
+        loadLts: () => loadLtsOf(stores, this.#parts.lts()),
         onMemory: (deltaBytes) => {
           this.#memoryBytes += deltaBytes;
           onMemory(deltaBytes);

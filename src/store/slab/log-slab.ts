@@ -9,6 +9,7 @@
 import { assert, isCodedError, type Logger, toError } from "../../base/index.ts";
 import { kvErrors } from "../../kv/index.ts";
 import type { TopicFilter } from "../../topic/index.ts";
+import type { CopyPage, SlabStoreName } from "../copies/copy-source.ts";
 import type { Lts, PlannedStream } from "../core/lts.ts";
 import type { LtsRecord } from "../core/lts-trie.ts";
 import type { Structure } from "../core/structure.ts";
@@ -425,6 +426,12 @@ export class LogSlab implements SlabSource {
 
   topics(): Promise<TopicWrite[]> {
     return this.#parts.stores.topics();
+  }
+
+  /** Rows of its stores, as far as they are on disk. */
+  page(store: SlabStoreName, after: Uint8Array | undefined): Promise<CopyPage> {
+    this.#parts.onUsed();
+    return this.#parts.stores.page(store, after);
   }
 
   async compact(): Promise<void> {

@@ -5,6 +5,7 @@
 
 import { type Counters, createCounters } from "../../base/index.ts";
 import { type KvCursor, kvErrors } from "../../kv/index.ts";
+import { type CopyPage, readPage, type SlabStoreName } from "../copies/copy-source.ts";
 import type { DurableKv } from "../durable-kv.ts";
 import {
   type BlockRow,
@@ -173,6 +174,11 @@ export class SlabStores {
       await blocks.compact();
       await index.compact();
     });
+  }
+
+  /** Rows as they lie, for another replica. */
+  page(store: SlabStoreName, after: Uint8Array | undefined): Promise<CopyPage> {
+    return this.#use((pair) => readPage(pair[store], after));
   }
 
   /** Learned records, in an order in which they can be applied. */
