@@ -132,6 +132,13 @@ test("a manifest is as docs/formats/raft.md shows it, and no flipped bit of it p
     damaged[bit >> 3] = (damaged[bit >> 3] as number) ^ (1 << (bit & 7));
     expect(decodeManifest(damaged)).toBeUndefined();
   }
+  const newer = Buffer.from(bytes);
+  newer.writeUInt16BE(2, 8);
+  newer.writeUInt32BE(crc32(newer.subarray(0, -4)), newer.length - 4);
+  expect(() => decodeManifest(newer, "snapshots/manifest")).toThrow(
+    "snapshots/manifest has format 2, and this release reads up to 1: start the release that wrote " +
+      "this directory, or a later one",
+  );
 });
 
 test("whatever arrives is counted, and the node lives on", async () => {
