@@ -144,3 +144,15 @@ test("leaders are even after as many hand-overs as it takes, and gone from a nod
     }),
   );
 });
+
+test("nobody is removed while a majority of those that stay lacks what is committed", () => {
+  const view: ShardView = {
+    leader: 1,
+    configuration: { voters: [1, 2, 3], learners: [] },
+    wanted: [1, 2],
+    caughtUp: new Set([1, 3]),
+  };
+  expect(nextStep(view)).toBeUndefined();
+  const step = { kind: "change", change: { op: "remove", node: 3 } };
+  expect(nextStep({ ...view, caughtUp: new Set([1, 2, 3]) })).toEqual(step);
+});

@@ -195,6 +195,17 @@ export class ClusterProcesses {
     });
   }
 
+  /** All are open and agree on a leader of each group that answers. */
+  async isWhole(): Promise<boolean> {
+    const all = await Promise.all(this.nodes.map((node) => this.#status(node)));
+    return [0, ...shardGroups].every((number) => {
+      const found = all.map((views) => views.find(({ group }) => group === number));
+      const leader = found[0]?.leader ?? 0;
+      const place = this.nodes.findIndex(({ node }) => node === leader);
+      return found[place]?.role === "leader" && found.every((view) => view?.leader === leader);
+    });
+  }
+
   /** How many groups each node leads, in the order of the nodes. */
   async leads(): Promise<number[]> {
     const all = await Promise.all(this.nodes.map((node) => this.#status(node)));
