@@ -6,6 +6,7 @@ import type { MessageRun } from "../session/index.ts";
 import type { Ttv } from "../store/index.ts";
 
 export class LiveRun implements MessageRun {
+  readonly kind = "live";
   publisher = "";
   #frames: PublishRun | undefined;
   /** Made when the first target asks for one. */

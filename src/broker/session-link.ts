@@ -2,9 +2,16 @@
 // client. What does not fit into the outbound buffer is the session's to keep.
 
 import type { Clock } from "../base/index.ts";
-import { createFrame, reason, type ServerConnection, type StoredFrame } from "../mqtt/index.ts";
+import {
+  createFrame,
+  type FrameRun,
+  reason,
+  type ServerConnection,
+  type StoredFrame,
+  StoredRun,
+} from "../mqtt/index.ts";
 import type { Delivery, MessageRun, SessionLink } from "../session/index.ts";
-import type { Ttv } from "../store/index.ts";
+import type { Ttv, TtvRun } from "../store/index.ts";
 import type { Client, Rights } from "./access.ts";
 import type { BrokerCounters } from "./counters.ts";
 import type { DeviceProfile } from "./limits/devices.ts";
@@ -29,6 +36,8 @@ export type LinkParts = {
 };
 
 const usPerS = 1_000_000;
+/** Scratch of one call. */
+const storedRun = new StoredRun();
 
 export class ClientLink implements SessionLink {
   readonly version: 4 | 5;
@@ -78,15 +87,43 @@ export class ClientLink implements SessionLink {
     return result;
   }
 
-  publishRun(run: MessageRun, count: number, packetIds: Uint16Array): boolean {
-    const { core, output, owner, rights, counters, device, tap } = this.#parts;
-    if (!(run instanceof LiveRun) || device !== undefined || tap.isWatched) return false;
-    if (!rights.may("receive", owner.client, run.topic)) return false;
-    const { frames } = run;
+  publishRun(run: MessageRun | TtvRun, count: number, packetIds: Uint16Array): boolean {
+    const { core, output, counters, device, tap } = this.#parts;
+    if (device !== undefined || tap.isWatched) return false;
+    const frames = run.kind === "stored" ? this.#storedFrames(run, count) : this.#liveFrames(run);
+    if (frames === undefined) return false;
     const sizeBytes = (frames.starts[count] as number) - frames.start;
     if (!output.admits(sizeBytes) || !core.sendRun(frames, count, packetIds)) return false;
     if (run.qos === 0) counters.deliveriesQos0 += count;
     else counters.deliveriesQos1 += count;
+    return true;
+  }
+
+  #liveFrames(run: MessageRun): FrameRun | undefined {
+    const { owner, rights } = this.#parts;
+    if (!(run instanceof LiveRun) || !rights.may("receive", owner.client, run.topic)) {
+      return undefined;
+    }
+    return run.frames;
+  }
+
+  #storedFrames(run: TtvRun, count: number): FrameRun | undefined {
+    if (run.form !== (this.version === 5 ? "v5" : "v4") || !this.#mayReceive(run, count)) {
+      return undefined;
+    }
+    return storedRun.fill(run, count, this.version) ? storedRun : undefined;
+  }
+
+  /** Each topic of the run is asked for once. */
+  #mayReceive(run: TtvRun, count: number): boolean {
+    const { owner, rights } = this.#parts;
+    const asked = new Uint8Array(run.topicCount);
+    for (let index = 0; index < count; index++) {
+      const id = run.topicId(index);
+      if (asked[id] === 1) continue;
+      asked[id] = 1;
+      if (!rights.may("receive", owner.client, run.topic(index))) return false;
+    }
     return true;
   }
 

@@ -31,6 +31,7 @@ export {
 } from "./codec/publish-frame.ts";
 export { PublishRun, RunReader, runFramesMax } from "./codec/publish-run.ts";
 export { connackReturnCode, type ReasonCode, reason, reasonName } from "./codec/reasons.ts";
+export { type FrameRun, StoredRun } from "./codec/stored-run.ts";
 export { KnownTopic, TopicTable } from "./codec/topic-table.ts";
 export type { AckToken } from "./core/ack-queue.ts";
 export {

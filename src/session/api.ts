@@ -5,7 +5,7 @@
 // (cursor, in-flight records and subscriptions in the store). The broker does not care which.
 
 import type { CodedError } from "../base/index.ts";
-import type { Positions, PublisherClaim, Ttv, WriterStamp } from "../store/index.ts";
+import type { Positions, PublisherClaim, Ttv, TtvRun, WriterStamp } from "../store/index.ts";
 
 export type Qos = 0 | 1 | 2;
 
@@ -25,6 +25,7 @@ export type Delivery = {
  * came. Only valid during the call that hands it out.
  */
 export interface MessageRun {
+  readonly kind: "live";
   readonly topic: string;
   readonly publisher: string;
   readonly qos: 0 | 1;
@@ -49,9 +50,9 @@ export interface SessionLink {
   publish(message: Ttv, delivery: Delivery): "sent" | "too_large" | "full";
   /**
    * Queues the first `count` messages of a run at its QoS, under these ids at QoS 1. False: nothing
-   * was queued, each has to be tried by itself.
+   * was queued, each has to be tried by itself. REQUIRES: of QoS 0 or 1, not retained.
    */
-  publishRun?(run: MessageRun, count: number, packetIds: Uint16Array): boolean;
+  publishRun?(run: MessageRun | TtvRun, count: number, packetIds: Uint16Array): boolean;
   /** Whether `publish` would not say `too_large`. For shared groups, which ask another member. */
   fits(message: Ttv, delivery: Delivery): boolean;
   pubrel(packetId: number, reasonCode: number): void;

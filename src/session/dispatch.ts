@@ -15,6 +15,7 @@ import type {
   SubscriberFilter,
   SubscriberPort,
   Ttv,
+  TtvRun,
 } from "../store/index.ts";
 import type { Subscription } from "./api.ts";
 import { BacklogTrim } from "./backlog-trim.ts";
@@ -160,6 +161,29 @@ export class Dispatch implements SubscriberPort<Subscription> {
     return taken;
   }
 
+  /** What goes at QoS 1 as it is, at once; all else, and what needs a second look, one by one. */
+  offerRun(run: TtvRun, matches: readonly Subscription[]): number {
+    const { outbound, jobs, reservation } = this.#parts;
+    if (this.#state === "stopped" || this.#recovered.size > 0 || !jobs.isIdle) return 0;
+    if (run.qos !== 1 || run.retain || !isPlainMatch(matches)) return 0;
+    const { shard } = run.ref;
+    if (reservation.inDoubt(shard, run.timeUs(0))) return 0;
+    if (!reservation.allows(shard, run.timeUs(run.count - 1))) return 0;
+    this.#offering = true;
+    let taken = 0;
+    try {
+      taken = outbound.dispatchOwed(run);
+    } finally {
+      this.#offering = false;
+    }
+    if (taken > 0) {
+      this.#cursor.set(shard, run.timeUs(taken - 1));
+      this.#moved();
+    }
+    this.renewIfWanted();
+    return taken;
+  }
+
   moved(shard: number, positionUs: number): void {
     // Not worth a write of its own: a cursor above the last match is at the tail anyway.
     if (this.#state !== "stopped") this.#cursor.set(shard, positionUs);
@@ -295,4 +319,14 @@ export class Dispatch implements SubscriberPort<Subscription> {
       this.pump();
     });
   }
+}
+
+/** A message at QoS 1 goes out at QoS 1, once, whoever published it, with nothing added. */
+function isPlainMatch(matches: readonly Subscription[]): boolean {
+  let granted = 0;
+  for (const { qos, noLocal, identifier } of matches) {
+    if (noLocal || identifier !== 0) return false;
+    granted = Math.max(granted, qos);
+  }
+  return granted > 0;
 }

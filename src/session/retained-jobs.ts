@@ -153,6 +153,11 @@ export class RetainedJobs {
     return existed;
   }
 
+  /** No job: nobody asks what has gone out live. */
+  get isIdle(): boolean {
+    return this.#jobs.size === 0;
+  }
+
   /**
    * A message was sent live. If RETAIN was set, what was retained before it is out of date. `ref`:
    * where it is stored; one from before the SUBSCRIBE may itself be the older one.

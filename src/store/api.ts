@@ -198,6 +198,30 @@ export type SubscriberFilter<T = unknown> = {
  */
 export type DeliverableTtv = Ttv & { readonly ref: TtvRef };
 
+/**
+ * TTVs of one shard and stream that follow each other for a reader: of one form, QoS and retain flag,
+ * none of them expires, and the same filters match them all. Valid during the call.
+ */
+export interface TtvRun {
+  readonly kind: "stored";
+  readonly count: number;
+  readonly form: TtvForm;
+  readonly qos: 0 | 1 | 2;
+  readonly retain: boolean;
+  /** Where they stand, but for their times. */
+  readonly ref: Omit<TtvRef, "timeUs">;
+  /** Frames back to back, those of the run among them; views, never to be written to. */
+  readonly frames: Buffer;
+  /** Distinct topics where the run comes from; ids are below it. */
+  readonly topicCount: number;
+  timeUs(index: number): number;
+  /** In `frames`; for `count` the end of the last one. */
+  frameStart(index: number): number;
+  frameBytes(index: number): number;
+  topicId(index: number): number;
+  topic(index: number): string;
+}
+
 export interface SubscriberPort<T = unknown> {
   /**
    * The next TTV of a shard in time order that matches at least one filter past its start.
@@ -205,6 +229,11 @@ export interface SubscriberPort<T = unknown> {
    * after `wake()`. Called synchronously; must not call back into the subscriber.
    */
   offer(ttv: DeliverableTtv, matches: readonly T[]): boolean;
+  /**
+   * Several at once, for ports that take them. Returns how many were taken, from the first on: the
+   * others are offered one by one.
+   */
+  offerRun?(run: TtvRun, matches: readonly T[]): number;
   /** The position of a shard moved past TTVs that did not match. Cheap; called rarely. */
   moved(shard: ShardNumber, positionUs: number): void;
   /** Retention or damage removed TTVs before this subscriber got them. */

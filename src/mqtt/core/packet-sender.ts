@@ -11,8 +11,8 @@ import type { OutputBuffer } from "../codec/output.ts";
 import type { MqttVersion, Packet, PublishAckType, Qos } from "../codec/packets.ts";
 import { noProperties, type Properties } from "../codec/properties.ts";
 import type { StoredFrame } from "../codec/publish-frame.ts";
-import type { PublishRun } from "../codec/publish-run.ts";
 import { type ReasonCode, reason } from "../codec/reasons.ts";
+import type { FrameRun } from "../codec/stored-run.ts";
 import { OutboundAliases } from "./aliases.ts";
 
 export type SendOptions = {
@@ -141,7 +141,7 @@ export class PacketSender {
    * Sends the first `count` frames of a run as they are, under packet ids of ours at QoS 1. False,
    * and nothing is sent, where the peer's form, aliases or packet size ask for each by itself.
    */
-  sendRun(run: PublishRun, count: number, packetIds: Uint16Array): boolean {
+  sendRun(run: FrameRun, count: number, packetIds: Uint16Array): boolean {
     const { version, maxPacketSize } = this.#limits;
     if (!this.#open || version !== run.version || this.#aliases.enabled) return false;
     if (run.frameBytesMax > maxPacketSize) return false;

@@ -34,6 +34,7 @@ import {
   type ReasonCode,
   reason,
 } from "../codec/reasons.ts";
+import type { FrameRun } from "../codec/stored-run.ts";
 import { mqttErrors, protocolError, quotaExceeded, reasonCodeOf } from "../errors.ts";
 import type { AckToken } from "./ack-queue.ts";
 import { AuthExchange } from "./auth-exchange.ts";
@@ -312,7 +313,7 @@ export class ServerConnection implements PlainOwner {
   }
 
   /** False, and nothing is sent, where each has to be sent by itself. See `PacketSender.sendRun`. */
-  sendRun(run: PublishRun, count: number, packetIds: Uint16Array): boolean {
+  sendRun(run: FrameRun, count: number, packetIds: Uint16Array): boolean {
     return this.#state === "connected" && this.#sender.sendRun(run, count, packetIds);
   }
 

@@ -10,7 +10,7 @@
 // What must be durable, and when the cursor moves, is the owner's business.
 
 import { assert } from "../../base/index.ts";
-import type { Ttv } from "../../store/index.ts";
+import type { Ttv, TtvRun } from "../../store/index.ts";
 import type { Delivery, MessageRun } from "../api.ts";
 import { type Choice, isExpired } from "./choose.ts";
 import type { Dealt } from "./dealt.ts";
@@ -32,7 +32,7 @@ export type OutboundEvent =
 export interface Outlet {
   publish(message: Ttv, delivery: Delivery): SendResult;
   /** See `SessionLink.publishRun`. */
-  publishRun(run: MessageRun, count: number, packetIds: Uint16Array): boolean;
+  publishRun(run: MessageRun | TtvRun, count: number, packetIds: Uint16Array): boolean;
   pubrel(packetId: number, reasonCode: number): void;
   /** Records have changed. `urgent`: something waits to be sent until they are durable. */
   changed(urgent: boolean): void;
@@ -187,6 +187,30 @@ export class Outbound {
       this.#outlet.count("delivered", run.count);
       return run.count;
     }
+    const count = this.#sendRow(run);
+    for (let index = 0; index < count; index++) {
+      const sizeBytes = run.frameBytes(index);
+      this.#plain.add(rowIds[index] as number, sizeBytes);
+      this.#window.take(sizeBytes);
+    }
+    return count;
+  }
+
+  /** The same for what is owed, at QoS 1. REQUIRES: the session keeps what it owes. */
+  dispatchOwed(run: TtvRun): number {
+    assert(this.#durable, "nothing is owed");
+    const count = this.blocked ? 0 : this.#sendRow(run);
+    for (let index = 0; index < count; index++) {
+      const sizeBytes = run.frameBytes(index);
+      this.#addOwed(rowIds[index] as number, sizeBytes, run.ref, run.timeUs(index));
+      this.#window.take(sizeBytes);
+    }
+    if (count > 0) this.#outlet.changed(false);
+    return count;
+  }
+
+  /** Sends what finds room of a run under ids that follow each other, which are in `rowIds` then. */
+  #sendRow(run: MessageRun | TtvRun): number {
     const count = Math.min(this.#window.admitsOf(run), rowIds.length);
     const position = this.#ids.next;
     const first = count === 0 ? undefined : this.#ids.takeRow?.(count, this.#inUse);
@@ -195,11 +219,6 @@ export class Outbound {
     if (!this.#outlet.publishRun(run, count, rowIds)) {
       this.#ids.rewind(position);
       return 0;
-    }
-    for (let index = 0; index < count; index++) {
-      const sizeBytes = run.frameBytes(index);
-      this.#plain.add(first + index, sizeBytes);
-      this.#window.take(sizeBytes);
     }
     this.#outlet.count("delivered", count);
     return count;

@@ -93,6 +93,13 @@ export class Reservation {
     return packetId;
   }
 
+  /** As `take`, for several that follow each other. See `PacketIds.takeRow`. */
+  takeRow(count: number, inUse: (packetId: number) => boolean): number | undefined {
+    const first = this.ids.takeRow(count, inUse);
+    if (this.ids.left < this.#size / 2) this.#want(this.ids.left < this.#size / urgentPart);
+    return first;
+  }
+
   inDoubt(shard: number, timeUs: number): boolean {
     return timeUs <= (this.#doubtUntil.get(shard) ?? 0);
   }

@@ -7,7 +7,7 @@
 // window to window instead, and finds the blocks of all streams at once. Generations follow each
 // other.
 
-import type { DeliverableTtv, MissedReport } from "../api.ts";
+import type { DeliverableTtv, MissedReport, TtvRun } from "../api.ts";
 import type { PlannedStream } from "../core/lts.ts";
 import type { MissingWant } from "../core/missing.ts";
 import { isDamage } from "../damage-codes.ts";
@@ -15,6 +15,7 @@ import { type BlockRow, metAtUs } from "../layout/index-row.ts";
 import { LostBatch } from "../layout/lost-batch.ts";
 import { mayMatch } from "../layout/summary.ts";
 import { indexAfter, matchTopics, type TopicMatch, type TtvBatch } from "../layout/ttv-view.ts";
+import { BatchRun } from "./batch-run.ts";
 import type { FilterUse } from "./filter-use.ts";
 import type { BatchRef, BatchWindow, ShardSource, SlabSource } from "./source.ts";
 import { type BatchOrigin, StoredTtv } from "./stored-ttv.ts";
@@ -56,6 +57,9 @@ export type CursorParts = {
   readonly wideStreamsMin: number;
 };
 
+/** TTVs in one run. */
+const runTtvsMax = 1024;
+
 /** Valid until it is consumed. */
 export type CursorItem = { readonly ttv: DeliverableTtv; readonly matches: readonly unknown[] };
 
@@ -71,6 +75,11 @@ export class ShardCursor {
   #heads: Head[] = [];
   #aheadBytes = 0;
   #item: CursorItem | undefined;
+  /** Where `#item` is: it is the first head, which moves on when its item is consumed. */
+  #itemBatch: TtvBatch | undefined;
+  /** TTVs of the first head up to here come before those of any other. */
+  #itemUntilUs = 0;
+  readonly #run = new BatchRun();
   /** What `#item` is when there is one. */
   readonly #offered: { ttv: DeliverableTtv; matches: readonly unknown[] } = {
     ttv: nothing,
@@ -114,10 +123,26 @@ export class ShardCursor {
     }
   }
 
-  /** The item of `peek` was taken. */
-  consume(): void {
-    if (this.#item !== undefined) this.#positionUs = this.#item.ttv.timeUs;
+  /** The item of `peek` and what may be taken with it; undefined where that is nothing. */
+  peekRun(): TtvRun | undefined {
+    const head = this.#heads[0];
+    const batch = this.#itemBatch;
+    if (this.#item === undefined || head === undefined || batch === undefined) return undefined;
+    const count = runLength(head, batch, this.#itemUntilUs);
+    return count < 2 ? undefined : this.#run.set(head.origin, batch, head.at, count);
+  }
+
+  /** The item of `peek` was taken, or the first `count` of `peekRun`. */
+  consume(count = 1): void {
+    const head = this.#heads[0];
+    const batch = this.#itemBatch;
+    if (this.#item === undefined || head === undefined || batch === undefined) return;
     this.#item = undefined;
+    this.#itemBatch = undefined;
+    this.#positionUs = batch.timeUs(head.at + count - 1);
+    head.at += count;
+    head.nextUs = this.#positionUs + 1;
+    this.#sink();
   }
 
   /** A damaged block was passed since the last call. */
@@ -337,9 +362,8 @@ export class ShardCursor {
       this.#item = this.#offered;
       this.#offered.ttv = new StoredTtv(head.origin, batch, head.at, timeUs);
       this.#offered.matches = matches;
-      head.nextUs = timeUs + 1;
-      head.at++;
-      this.#sink();
+      this.#itemBatch = batch;
+      this.#itemUntilUs = Math.min(this.#untilUs, this.#secondUs());
       return undefined;
     }
     this.#pop();
@@ -477,4 +501,36 @@ function matchesAt(head: Head, batch: TtvBatch, timeUs: number): readonly unknow
     matches = matches === undefined ? use.alone : [...matches, use.context];
   }
   return matches;
+}
+
+/**
+ * How many TTVs of the head may go together, its candidate first: REQUIRES that `matchesAt` was asked
+ * for that one.
+ */
+function runLength(head: Head, batch: TtvBatch, untilUs: number): number {
+  const { at, wanted, topicMatches } = head;
+  if (batch.expiryUs(at) !== 0 || !allStarted(wanted, batch.timeUs(at))) return 1;
+  const flags = batch.flags(at);
+  const first = batch.topicId(at);
+  const isEven = topicMatches.every((match) => typeof match === "string");
+  const end = Math.min(batch.count, at + runTtvsMax);
+  let next = at + 1;
+  while (next < end && batch.timeUs(next) <= untilUs) {
+    if (batch.flags(next) !== flags || batch.expiryUs(next) !== 0) break;
+    if (!isEven && !matchesAlike(topicMatches, first, batch.topicId(next))) break;
+    next++;
+  }
+  return next - at;
+}
+
+function allStarted(wanted: readonly Wanted[], timeUs: number): boolean {
+  for (const { startUs } of wanted) if (timeUs <= startUs) return false;
+  return true;
+}
+
+function matchesAlike(matches: readonly TopicMatch[], first: number, second: number): boolean {
+  for (const match of matches) {
+    if (typeof match !== "string" && match[first] !== match[second]) return false;
+  }
+  return true;
 }

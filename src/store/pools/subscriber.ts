@@ -15,6 +15,7 @@ import type {
   SubscriberFilter,
   SubscriberOptions,
   SubscriberPort,
+  TtvRun,
 } from "../api.ts";
 import type { MissingWant } from "../core/missing.ts";
 import { ShardCursor } from "./cursor.ts";
@@ -81,6 +82,8 @@ type Reader = {
   cursor: ShardCursor | undefined;
   /** Since when its subscriber has no room for its next TTV. */
   blockedMs: number | undefined;
+  /** So many are offered one by one before a run is looked for again: the last one was declined. */
+  singles: number;
 };
 
 /** TTVs of one shard before the next shard has its turn. */
@@ -236,11 +239,24 @@ export class SubscriberState implements Subscriber, UseOwner {
     try {
       return this.#port.offer(ttv, matches);
     } catch (error) {
-      this.#parts.counters.offerFailures++;
-      this.#parts.logger.error("store.offer_failed", { reason: toError(error).message });
-      this.#parts.later(() => this.wake());
+      this.#offerFailed(error);
       return false;
     }
+  }
+
+  #offerRunSafely(run: TtvRun, matches: readonly unknown[]): number {
+    try {
+      return this.#port.offerRun?.(run, matches) ?? 0;
+    } catch (error) {
+      this.#offerFailed(error);
+      return 0;
+    }
+  }
+
+  #offerFailed(error: unknown): void {
+    this.#parts.counters.offerFailures++;
+    this.#parts.logger.error("store.offer_failed", { reason: toError(error).message });
+    this.#parts.later(() => this.wake());
   }
 
   // -------------------------------------------------------------- catch-up
@@ -308,17 +324,45 @@ export class SubscriberState implements Subscriber, UseOwner {
         this.#port.moved(reader.source.number, reader.positionUs);
         continue;
       }
-      if (!this.#offerSafely(item.ttv, item.matches)) {
+      const { ttv, matches } = item;
+      const inRun = reader.singles > 0 ? 0 : this.#offerRun(reader, cursor, matches);
+      if (inRun > 0) {
+        taken += inRun;
+        continue;
+      }
+      if (!this.#offerSafely(ttv, matches)) {
         reader.blockedMs ??= this.#parts.nowMs();
+        reader.singles = 0;
         return "blocked";
       }
+      reader.singles = Math.max(0, reader.singles - 1);
       cursor.consume();
-      reader.blockedMs = undefined;
-      reader.positionUs = item.ttv.timeUs;
-      this.#parts.counters.catchUpTtvs++;
+      this.#took(reader, 1, ttv.timeUs);
       taken++;
     }
     return "more";
+  }
+
+  /** How many were taken together; 0: the next one is to be offered by itself. */
+  #offerRun(reader: Reader, cursor: ShardCursor, matches: readonly unknown[]): number {
+    if (this.#port.offerRun === undefined) return 0;
+    const run = cursor.peekRun();
+    if (run === undefined) return 0;
+    const { count } = run;
+    const taken = this.#offerRunSafely(run, matches);
+    // Taken in part there is no room, which the next one is told when it is offered by itself.
+    if (taken < count) reader.singles = taken > 0 ? 1 : count;
+    if (taken === 0) return 0;
+    const timeUs = run.timeUs(taken - 1);
+    cursor.consume(taken);
+    this.#took(reader, taken, timeUs);
+    return taken;
+  }
+
+  #took(reader: Reader, count: number, timeUs: number): void {
+    reader.blockedMs = undefined;
+    reader.positionUs = timeUs;
+    this.#parts.counters.catchUpTtvs += count;
   }
 
   /** Up to what is applied now, or to what is missing next; undefined = the tail is reached. */
@@ -401,6 +445,7 @@ export class SubscriberState implements Subscriber, UseOwner {
       mode: "behind",
       cursor: undefined,
       blockedMs: undefined,
+      singles: 0,
     };
     this.#readers.push(reader);
     this.#byOrdinal[source.ordinal] = reader;
