@@ -3,6 +3,7 @@
 //   --sessions 50000    durable sessions, three of which get a backlog
 //   --filters 20        subscriptions of each
 //   --dir bench-data    a folder on a real disk
+//   --only make         makes the sessions and leaves them; `--only measure` begins with those
 //   --save NAME         keeps the lines under this name in bench/results
 //
 // Measured over HTTP: finding the sessions in trouble; walking all subscriptions page by page with a
@@ -11,7 +12,7 @@
 // Node. One JSON line each. A list that is not complete is an error.
 
 import { spawn } from "node:child_process";
-import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import net from "node:net";
 import { availableParallelism } from "node:os";
 import { join, resolve } from "node:path";
@@ -24,6 +25,7 @@ const { values } = parseArgs({
     sessions: { type: "string", default: "50000" },
     filters: { type: "string", default: "20" },
     dir: { type: "string", default: "bench-data" },
+    only: { type: "string" },
     save: { type: "string" },
   },
 });
@@ -168,10 +170,16 @@ async function firstOutputs(commands, environment) {
 }
 
 const dataDir = resolve(join(values.dir, "operator"));
-rmSync(dataDir, { recursive: true, force: true });
+/** The first key is told once, by the start that makes it. */
+const keyFile = `${dataDir}.key`;
+const isMade = values.only === "measure";
+if (!isMade) rmSync(dataDir, { recursive: true, force: true });
 mkdirSync(dataDir, { recursive: true });
 const node = await startNode(dataDir);
-try {
+if (isMade) node.key = readFileSync(keyFile, "utf8");
+else writeFileSync(keyFile, node.key, { mode: 0o600 });
+
+async function makeSessions() {
   const lanes = 256;
   let next = 0;
   const began = performance.now();
@@ -190,7 +198,9 @@ try {
     filters: filterCount,
     seconds: rounded((performance.now() - began) / 1000),
   });
+}
 
+async function measure() {
   const troubled = [7, Math.floor(sessionCount / 2), sessionCount - 1];
   const publisher = await dial(node.port);
   await publisher.ask(connectPacket("publisher", true));
@@ -267,14 +277,22 @@ try {
       ms_max: rounded(outputs[index].at(-1)),
     });
   }
+}
 
+try {
+  if (!isMade) await makeSessions();
+  if (values.only !== "make") await measure();
   if (values.save !== undefined) {
     const machine = { node: process.version, cpus: availableParallelism() };
     const path = fileURLToPath(new URL(`results/${values.save}.json`, import.meta.url));
     writeFileSync(path, `${JSON.stringify({ machine, lines }, null, 2)}\n`);
   }
 } finally {
-  node.child.kill("SIGKILL");
-  rmSync(dataDir, { recursive: true, force: true });
+  const isLeft = values.only === "make";
+  const ended = new Promise((done) => node.child.once("exit", done));
+  node.child.kill(isLeft ? "SIGTERM" : "SIGKILL");
+  await ended;
+  if (!isLeft)
+    for (const path of [dataDir, keyFile]) rmSync(path, { recursive: true, force: true });
 }
 process.exit(0);

@@ -67,7 +67,8 @@ function faultOf(issue: v.BaseIssue<unknown>, place: string): string {
   const at = path === "" ? "" : `${clip(path)}: `;
   if (issue.expected === "never") return `${at}is not known here`;
   if (issue.received === "undefined") return `${at}is missing`;
-  if (issue.expected === null) return `${at}${clip(issue.message)}`;
+  // A pattern tells people nothing; its message does.
+  if (issue.expected === null || issue.type === "regex") return `${at}${clip(issue.message)}`;
   return `${at}expected ${issue.expected}, got ${clip(issue.received)}`;
 }
 

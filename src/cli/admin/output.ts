@@ -113,8 +113,11 @@ export function span(ms: number | undefined): string | undefined {
     .join(" ");
 }
 
+/** What begins with the count of time itself has no beginning: a first generation. */
+const epochUs = 1;
+
 export function time(us: number | undefined): string | undefined {
-  if (us === undefined || us === 0) return undefined;
+  if (us === undefined || us <= epochUs) return undefined;
   const ms = us / 1000;
   return ms > 8.64e15 ? "never" : `${new Date(ms).toISOString().slice(0, 19).replace("T", " ")}Z`;
 }

@@ -73,6 +73,7 @@ export class RunningConfiguration {
         if (dryRun) return;
         const sinceMs = this.#refusal?.sinceMs ?? this.#reloading.nowMs();
         this.#refusal = { sinceMs, reason: toError(error).message };
+        this.#reloading.logger.error("node.reload_refused", { reason: this.#refusal.reason });
       },
     );
     return done;
@@ -95,12 +96,8 @@ export class RunningConfiguration {
     return changes;
   }
 
-  /** At SIGHUP, where nobody waits for an answer: a fault is told in the log. */
+  /** At SIGHUP, where nobody waits for an answer: a fault is in the log, as of every reload. */
   async onSignal(): Promise<void> {
-    try {
-      await this.reload(false);
-    } catch (error) {
-      this.#reloading.logger.error("node.reload_refused", { reason: toError(error).message });
-    }
+    await this.reload(false).catch(() => undefined);
   }
 }

@@ -199,6 +199,19 @@ describe("requests", () => {
     expect(json.faults).toContain("body.odd: is not known here");
   });
 
+  test("are told in words what is expected", async () => {
+    const { ask } = await adminWorld();
+    const { json } = await ask(api(`/clients?limit=${"9".repeat(20)}`));
+    expect(json.faults).toEqual(["limit: a whole number is expected"]);
+    expect((await ask(api("/clients?limit=0"))).json.faults).toEqual([
+      "limit: expected >=1, got 0",
+    ]);
+    const made = await ask(api("/databases"), { method: "POST", body: { name: "Not a name" } });
+    expect(made.json.faults).toEqual([
+      "body.name: 1 to 64 of a-z, 0-9, _ and -, beginning with a letter",
+    ]);
+  });
+
   test("that name a key twice are refused", async () => {
     const { ask } = await adminWorld();
     const { json } = await ask(api("/clients?limit=1&limit=2"));

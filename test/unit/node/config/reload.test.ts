@@ -72,6 +72,13 @@ test("with a fault in it nothing changes, and the fault is told", async () => {
   ]);
 });
 
+test("one that was asked for and refused is told to who asked, and in the log", async () => {
+  const { configuration, events } = world({});
+  configuration.secureWith(() => Promise.reject(new Error("line 3 of users.txt")));
+  await expect(configuration.reload(false)).rejects.toThrow("line 3 of users.txt");
+  expect(events).toEqual([{ event: "node.reload_refused", reason: "line 3 of users.txt" }]);
+});
+
 test("a dry run tells the difference and changes nothing", async () => {
   const { dry, configuration, events, applied } = world({});
   const changes = await dry({ set: ["logger.level=debug", "mqtt.inflightMax=7"] });
