@@ -95,6 +95,47 @@ export function appendWhile(store, { next, outstanding, goesOn }) {
   });
 }
 
+/** The same by runs of `size` messages of one publisher, in turn. */
+export function appendRunsWhile(store, { size, topicOf, payload, outstanding, goesOn }) {
+  return new Promise((resolve, reject) => {
+    let [sent, acked] = [0, 0];
+    const done = (error, span) => {
+      if (error !== undefined) return reject(error);
+      acked += span.count;
+      more();
+    };
+    const more = () => {
+      while (sent - acked < outstanding) {
+        if (!goesOn(sent)) {
+          if (acked === sent) resolve(acked);
+          return;
+        }
+        if (store.refusal !== undefined) {
+          store.onceWritable(more);
+          return;
+        }
+        const run = runOf({ from: sent, size, topicOf, payload });
+        sent += size;
+        store.appendRun(run, done);
+      }
+    };
+    more();
+  });
+}
+
+/** Topics and frames are made one by one, as they are for the baselines. */
+function runOf({ from, size, topicOf, payload }) {
+  const [topics, frames, starts] = [[], [], [0]];
+  for (let n = from; n < from + size; n++) {
+    const frame = payload(n);
+    topics.push(topicOf(n));
+    frames.push(frame);
+    starts.push(starts.at(-1) + frame.length);
+  }
+  const publisher = publishers[(from / size) % publishers.length];
+  return { publisher, form: "v5", qos: 1, topics, bytes: Buffer.concat(frames), starts };
+}
+
 /** Reads `filter` from the beginning; resolves with the number of TTVs. */
 export function scan(store, filter) {
   return new Promise((resolve) => {

@@ -4,6 +4,7 @@ import { nodeDisk } from "../../dist/base/index.js";
 import { defaultLogSettings, openLog } from "../../dist/log/index.js";
 import { createPayloads } from "./payloads.mjs";
 import {
+  appendRunsWhile,
   appendWhile,
   createTopics,
   kv,
@@ -83,19 +84,39 @@ async function logBaseline({ dir, fill, bytes, streams, runMs, outstanding }) {
 }
 
 /** Appends with a sync before each ack, then what they take on disk when all is compacted. */
-async function append({ dir, fill, bytes, streams, runMs, outstanding }) {
-  const { store, log, close } = await open(dir);
-  const payload = createPayloads(fill, bytes);
-  const topicOf = createTopics(streams);
+async function append(options) {
+  const payload = createPayloads(options.fill, options.bytes);
+  const topicOf = createTopics(options.streams);
   let number = 0;
   const next = () => requestOf(topicOf(number), payload(number++));
-  const warm = await measured(() =>
-    appendWhile(store, { next, outstanding, goesOn: forMs(warmUpMs) }),
-  );
+  const { outstanding } = options;
+  return appendsBy(options, (store, goesOn) => appendWhile(store, { next, outstanding, goesOn }));
+}
+
+/** The same by runs of 256, as many as a block of the baseline has. */
+async function appendRuns(options) {
+  const payload = createPayloads(options.fill, options.bytes);
+  const topicOf = createTopics(options.streams);
+  let number = 0;
+  const { outstanding } = options;
+  return appendsBy(options, async (store, goesOn) => {
+    const first = number;
+    const parts = {
+      ...{ size: blockTtvs, outstanding, goesOn },
+      topicOf: (n) => topicOf(first + n),
+      payload: (n) => payload(first + n),
+    };
+    const count = await appendRunsWhile(store, parts);
+    number += count;
+    return count;
+  });
+}
+
+async function appendsBy({ dir, bytes, runMs }, work) {
+  const { store, log, close } = await open(dir);
+  const warm = await measured(() => work(store, forMs(warmUpMs)));
   const syncsBefore = log.counters.syncs;
-  const spent = await measured(() =>
-    appendWhile(store, { next, outstanding, goesOn: forMs(runMs) }),
-  );
+  const spent = await measured(() => work(store, forMs(runMs)));
   const count = warm.value + spent.value;
   const rssMib = rssMaxMib();
   const syncs = log.counters.syncs - syncsBefore;
@@ -252,6 +273,7 @@ export const scenarios = {
   levelBaseline,
   logBaseline,
   append,
+  appendRuns,
   fill,
   scans,
   transactions,

@@ -97,6 +97,15 @@ export class ByteWriter {
     return this;
   }
 
+  /** Some of the bytes: no view of them has to be made. */
+  rawFrom(bytes: Uint8Array, from: number, to: number): this {
+    assert(from <= to && to <= bytes.length, "bytes past the end");
+    this.#reserve(to - from);
+    asBuffer(bytes).copy(this.#buffer, this.#length, from, to);
+    this.#length += to - from;
+    return this;
+  }
+
   /** Varint length, then the bytes. */
   bytes(bytes: Uint8Array): this {
     return this.varint(bytes.length).raw(bytes);

@@ -77,6 +77,32 @@ export type AppendRequest = {
   readonly writer?: WriterStamp;
 };
 
+/**
+ * Appends of one publisher that differ in topic and bytes alone: kept, never expiring, without RETAIN
+ * and evidence. Belongs to the store until it has been told of the last of them.
+ */
+export type AppendRun = {
+  readonly publisher: string;
+  readonly form: TtvForm;
+  readonly qos: 0 | 1 | 2;
+  /** One for each. */
+  readonly topics: readonly string[];
+  /** Their frames back to back: that of the nth goes from `starts[n]` to `starts[n + 1]`. */
+  readonly bytes: Uint8Array;
+  readonly starts: Uint32Array | readonly number[];
+};
+
+/** `count` appends of a run, from that at `from` on. */
+export type AppendRunSpan = {
+  readonly from: number;
+  readonly count: number;
+  /** Commit time of the first; those of the others follow without a gap. 0 with an error. */
+  readonly timeUs: number;
+};
+
+/** Runs once or more: together the spans are the run, those of a shard in their order. */
+export type AppendRunDone = (error: CodedError | undefined, span: AppendRunSpan) => void;
+
 /** One append of a named writer, opened with `Store.openWriter`. */
 export type WriterStamp = {
   readonly name: string;

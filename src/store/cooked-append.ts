@@ -6,8 +6,9 @@
 
 import type { ByteWriter, CodedError } from "../base/index.ts";
 import type { AppendDone, AppendRequest } from "./api.ts";
-import type { Lts, Place } from "./core/lts.ts";
+import type { Lts } from "./core/lts.ts";
 import type { LtsRecord } from "./core/lts-trie.ts";
+import type { Place } from "./core/place.ts";
 import { flagsOf } from "./deliverable.ts";
 import { appendBytesMax, logItemKind, writeAppend } from "./log-items.ts";
 import type { Item } from "./machine.ts";

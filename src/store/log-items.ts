@@ -58,10 +58,14 @@ const levelBytes = 16;
 /** At least what `writeAppend` writes for it; learned records are part of it. */
 export function appendBytesMax({ frame, topic, publisher, writer }: AppendRequest): number {
   const names = (publisher.length * 2 + (writer?.name.length ?? 0)) * utf8BytesMax;
+  return frame.length + names + topicBytesMax(topic) + itemOverheadBytes;
+}
+
+/** A topic, and what may be learned of it. */
+export function topicBytesMax(topic: string): number {
   let levels = 1;
   for (let at = topic.indexOf("/"); at >= 0; at = topic.indexOf("/", at + 1)) levels++;
-  const topics = 2 * topic.length * utf8BytesMax + levels * levelBytes;
-  return frame.length + names + topics + itemOverheadBytes;
+  return 2 * topic.length * utf8BytesMax + levels * levelBytes;
 }
 
 /** At least what an item of one name and some numbers takes. */
@@ -93,6 +97,11 @@ export function writeAppend(writer: ByteWriter, cooked: AppendParts): void {
   if (!request.keep) return;
   writer.varint(cooked.stream).string(request.topic).string(publisher).u8(cooked.flags);
   writer.varint(request.expiryUs).varint(request.expiryOffset).bytes(request.frame);
+}
+
+/** Of an append without evidence and writer: its topic, with what is learned of it, and its frame. */
+export function runBodyFlags(learned: readonly LtsRecord[]): number {
+  return learned.length === 0 ? hasBody : hasBody | hasLearned;
 }
 
 export function readAppend(reader: ByteReader, timeUs: number): AppendItem {

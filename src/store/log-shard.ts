@@ -20,7 +20,8 @@ import type {
   AppendDone,
   AppendOutcome,
   AppendRequest,
-  DeliverableTtv,
+  AppendRun,
+  AppendRunDone,
   MissedReport,
   Ttv as PublicTtv,
   PublisherClaim,
@@ -30,6 +31,7 @@ import type {
 } from "./api.ts";
 import { tellStore } from "./channel.ts";
 import { CookedAppend, type CookingReign } from "./cooked-append.ts";
+import { CookedRun } from "./cooked-run.ts";
 import type { CopySource } from "./copies/copy-source.ts";
 import { LogMove } from "./copies/log-move.ts";
 import type { StagedLog } from "./copies/log-staging.ts";
@@ -38,7 +40,7 @@ import type { StagedState } from "./copies/staged.ts";
 import { readLtsRecords, writeLtsRecords } from "./core/lts-codec.ts";
 import type { LtsRecord } from "./core/lts-trie.ts";
 import { countMissed, type MissingWant } from "./core/missing.ts";
-import { sourceToDeliverable, toPublicTtv } from "./deliverable.ts";
+import { toPublicTtv } from "./deliverable.ts";
 import { storeErrors } from "./errors.ts";
 import {
   asCodedError,
@@ -48,6 +50,7 @@ import {
   writeEvidence,
 } from "./evidence.ts";
 import { type HoldTable, writeHold } from "./holds.ts";
+import { LiveOffers } from "./live-offers.ts";
 import {
   type AppendItem,
   learnedBytesMax,
@@ -58,7 +61,7 @@ import {
 import { captureLog, type LogState } from "./log-state.ts";
 import type { CheckpointImage, Item, ShardMachine } from "./machine.ts";
 import { MissedSpans } from "./missed-spans.ts";
-import type { UseEntry, UseOwner, UseTable } from "./pools/filter-use.ts";
+import type { UseTable } from "./pools/filter-use.ts";
 import type { ShardSource, SlabSource } from "./pools/source.ts";
 import type { Shard } from "./shard.ts";
 import type { ShardStore } from "./shard-store.ts";
@@ -104,10 +107,7 @@ export class LogShard implements ShardMachine, ShardSource {
   #reign: CookingReign;
   readonly #phase: (name: string) => void;
   #shard: Shard | undefined;
-  #dispatchedUs = 0;
-  /** The TTV that was applied last, for `dispatch`, and the filters it matched. */
-  #applied: DeliverableTtv | undefined;
-  readonly #matched: UseEntry[] = [];
+  readonly #live: LiveOffers;
   #rotation: Promise<void> | undefined;
   /** Replay passed a loss: streams of later entries may build on what is gone. */
   #relearns: boolean;
@@ -119,6 +119,7 @@ export class LogShard implements ShardMachine, ShardSource {
     this.#parts = parts;
     this.#state = parts.state;
     this.#interest = parts.interest;
+    this.#live = new LiveOffers(parts.interest, parts.ordinal, () => this.number);
     this.#acksEarly = parts.acksEarly;
     this.#reign = this.#newReign();
     this.#phase = parts.phase;
@@ -128,7 +129,7 @@ export class LogShard implements ShardMachine, ShardSource {
   /** Closes the circle of shard and machine; called once, before anything else. */
   attach(shard: Shard): void {
     this.#shard = shard;
-    this.#dispatchedUs = shard.appliedUs;
+    this.#live.dispatchedUs = shard.appliedUs;
   }
 
   get shard(): Shard {
@@ -161,7 +162,7 @@ export class LogShard implements ShardMachine, ShardSource {
 
   /** Everything up to here has been offered to the readers at the tail. */
   get dispatchedUs(): number {
-    return this.#dispatchedUs;
+    return this.#live.dispatchedUs;
   }
 
   get isAwaited(): boolean {
@@ -170,7 +171,7 @@ export class LogShard implements ShardMachine, ShardSource {
 
   /** Replay is over: dispatch begins behind it. */
   async begin(): Promise<void> {
-    this.#dispatchedUs = this.appliedUs;
+    this.#live.dispatchedUs = this.appliedUs;
     // What was replayed in another way than it stands in the log must not be replayed again.
     if (this.#relearns) await this.shard.checkpoint();
     this.#relearns = false;
@@ -191,6 +192,22 @@ export class LogShard implements ShardMachine, ShardSource {
     }
     if (request.keep) item.placeIn(this.generations.cooking.lts);
     this.shard.cook(item);
+  }
+
+  /** Many appends of one publisher; see `AppendRun`. */
+  appendRun(run: AppendRun, done: AppendRunDone): void {
+    for (let from = 0; from < run.topics.length; ) {
+      const { lts } = this.generations.cooking;
+      const item = new CookedRun({ run, from, lts, isEarly: this.#acksEarly, done });
+      const refusal = this.shard.refusal ?? this.shard.sizeError(item.sizeBytes);
+      if (refusal === undefined) {
+        item.learn();
+        this.shard.cook(item);
+      } else {
+        item.done(refusal);
+      }
+      from += item.count;
+    }
   }
 
   release(item: EvidenceItem, done: (error: CodedError | undefined, known: boolean) => void): void {
@@ -440,7 +457,9 @@ export class LogShard implements ShardMachine, ShardSource {
   }
 
   applyCooked(item: Item, timeUs: number, entry: Buffer, endsAt: number): boolean {
-    if (!(item instanceof CookedAppend) || this.#relearns) return false;
+    if (this.#relearns) return false;
+    if (item instanceof CookedRun) return this.#applyRun(item, timeUs, entry);
+    if (!(item instanceof CookedAppend)) return false;
     const { request, place } = item;
     const slab = place === undefined ? undefined : this.generations.forApply(timeUs);
     // Cooked with what was learned then, and it has been learned anew since.
@@ -455,26 +474,26 @@ export class LogShard implements ShardMachine, ShardSource {
     }
     slab.learn(item.learned, timeUs);
     item.committed(entry, endsAt);
-    slab.append(place.stream, item, place.varying);
+    slab.append(item, place);
     this.counters.ttvsAppended++;
-    this.#offer(slab, place.stream, item);
+    this.#live.add(item, slab.generation, place.stream);
+    return true;
+  }
+
+  #applyRun(item: CookedRun, firstUs: number, entry: Buffer): boolean {
+    const slab = this.generations.forApply(firstUs);
+    if (slab === undefined) {
+      this.counters.ttvsSkipped += item.count;
+      return true;
+    }
+    if (slab.lts !== item.lts) return false;
+    item.applyTo(slab, { entry, firstUs, live: this.#live });
+    this.counters.ttvsAppended += item.count;
     return true;
   }
 
   dispatch(timeUs: number): void {
-    const ttv = this.#applied;
-    if (ttv !== undefined) {
-      this.#applied = undefined;
-      const receivers: UseOwner[] = [];
-      for (const entry of this.#matched) {
-        for (const use of entry.uses) {
-          if (use.subscriber.collect(use, this.number, timeUs)) receivers.push(use.subscriber);
-        }
-      }
-      this.#matched.length = 0;
-      for (const receiver of receivers) receiver.offerLive(this.ordinal, ttv);
-    }
-    this.#dispatchedUs = timeUs;
+    this.#live.dispatch(timeUs);
   }
 
   beforeReplay(kind: number, body: ByteReader): Promise<void> | undefined {
@@ -514,8 +533,8 @@ export class LogShard implements ShardMachine, ShardSource {
         this.depose(storeErrors.fateUnknown({ shard: this.number }));
         this.#state = state;
         this.#relearns = state.generations.isCurrentLost;
-        const tailUs = this.#dispatchedUs;
-        this.#dispatchedUs = this.appliedUs;
+        const tailUs = this.#live.dispatchedUs;
+        this.#live.dispatchedUs = this.appliedUs;
         this.#parts.onMoved(tailUs);
       },
     });
@@ -537,21 +556,8 @@ export class LogShard implements ShardMachine, ShardSource {
       return;
     }
     const source = sourceOf(ttv);
-    this.#offer(slab, this.#store(slab, item, source), source);
-  }
-
-  /** Keeps it for `dispatch` where somebody reads what it matches. */
-  #offer(slab: LogSlab, stream: number, ttv: TtvSource): void {
-    const { timeUs } = ttv;
-    this.#interest.match(this.ordinal, ttv, timeUs, this.#matched);
-    if (this.#matched.length === 0) return;
-    const anybody = this.#matched.some((entry) => entry.uses.size > 0);
-    if (!anybody) {
-      this.#matched.length = 0;
-      return;
-    }
-    const ref: TtvRef = { shard: this.number, generation: slab.generation, stream, timeUs };
-    this.#applied = sourceToDeliverable(ttv, ref);
+    const stream = this.#store(slab, item, source);
+    this.#live.add(source, slab.generation, stream);
   }
 
   #store(slab: LogSlab, item: AppendItem, ttv: TtvSource): number {
@@ -564,7 +570,7 @@ export class LogShard implements ShardMachine, ShardSource {
     }
     const place = assertPresent(slab.lts.lookup(ttv.topic), "an applied topic has its place");
     assert(this.#relearns || place.stream === item.stream, "a topic keeps its stream");
-    slab.append(place.stream, ttv, place.varying);
+    slab.append(ttv, place);
     this.counters.ttvsAppended++;
     return place.stream;
   }

@@ -17,6 +17,11 @@ export interface Item {
   readonly sizeBytes: number;
   /** `done` runs when the operating system has the entry, before it is durable and applied. */
   readonly isEarly?: boolean;
+  /**
+   * How many items it is in the entry, all of its kind, one microsecond apart; `encode` writes the heads
+   * of all but the first. Default 1.
+   */
+  readonly count?: number;
   encode(writer: ByteWriter, timeUs: number): void;
   /** Runs once when it was applied, or with the error that keeps it from ever being so. */
   done(error: CodedError | undefined): void;
@@ -26,10 +31,10 @@ export interface ShardMachine {
   apply(kind: number, timeUs: number, body: ByteReader): void;
   /**
    * The same for an item that was cooked here, whose bytes in the entry end at `endsAt`: it need not
-   * be decoded. False: nothing was done, `apply` has to.
+   * be decoded; all of them where it is several. False: nothing was done, `apply` has to.
    */
   applyCooked?(item: Item, timeUs: number, entry: Buffer, endsAt: number): boolean;
-  /** After the item was applied and its `done` has run: hand the change on to readers. */
+  /** After items up to this time were applied and told of: hand the changes on to readers. */
   dispatch(timeUs: number): void;
   /**
    * Replay only: what must be ready before `apply` (a slab to be opened, memory to be freed).

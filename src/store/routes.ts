@@ -33,6 +33,12 @@ export class Routes {
     this.#known.clear();
   }
 
+  /** None of these topics is routed away from `messages`. */
+  keepsAll(topics: readonly string[]): boolean {
+    if (this.#routes.size === 0) return true;
+    return topics.every((topic) => this.databaseOf(topic) === defaultDatabase);
+  }
+
   databaseOf(topic: string): string {
     if (this.#routes.size === 0) return defaultDatabase;
     const known = this.#known.get(topic);

@@ -72,6 +72,8 @@ type OpenEntry = {
   readonly items: Item[];
   /** Where each item ends in the entry. */
   readonly ends: number[];
+  /** Of all `items`. */
+  count: number;
   lastUs: number;
 };
 
@@ -237,26 +239,30 @@ export class Shard {
    */
   cook(item: Item): number {
     assert(this.refusal === undefined, "cooking on a shard that takes nothing");
+    const { count = 1 } = item;
     const openBytes = this.#open?.writer.length ?? 0;
-    if (openBytes + item.sizeBytes > entryBytesMax) this.flush();
+    const isTooMany = (this.#open?.count ?? 0) + count > entryItemsMax;
+    if (isTooMany || openBytes + item.sizeBytes > entryBytesMax) this.flush();
     const entry = this.#open ?? this.#begin();
     const { writer, items } = entry;
     const { time } = this.#parts;
     const timeUs = items.length === 0 ? entry.lastUs : time.following();
     writer.u8(item.kind).varint(timeUs - entry.lastUs);
-    entry.lastUs = timeUs;
+    entry.lastUs = timeUs + count - 1;
+    if (count > 1) time.learn(entry.lastUs);
     item.encode(writer, timeUs);
     items.push(item);
     entry.ends.push(writer.length);
-    this.counters.itemsCooked++;
-    if (writer.length >= entryBytesMax || items.length >= entryItemsMax) this.flush();
+    entry.count += count;
+    this.counters.itemsCooked += count;
+    if (writer.length >= entryBytesMax || entry.count >= entryItemsMax) this.flush();
     return timeUs;
   }
 
   #begin(): OpenEntry {
     const timeUs = this.#parts.time.next();
     const writer = new ByteWriter(this.#writerBytes).u64(timeUs);
-    const entry = { writer, items: [], ends: [], lastUs: timeUs };
+    const entry = { writer, items: [], ends: [], count: 0, lastUs: timeUs };
     this.#open = entry;
     this.#parts.endTurn(this);
     return entry;
@@ -477,10 +483,15 @@ export class Shard {
       timeUs += reader.varint();
       const item = cooked?.items[at];
       const endsAt = cooked?.ends[at] ?? 0;
+      // One that is several is told of behind the last of them.
+      let left = (waiting?.items[at]?.count ?? 1) - 1;
       if (item !== undefined && machine.applyCooked?.(item, timeUs, payload, endsAt) === true) {
         reader.skip(endsAt - reader.offset);
+        timeUs += left;
       } else {
-        machine.apply(kind, timeUs, reader);
+        for (machine.apply(kind, timeUs, reader); left > 0; left--) {
+          timeUs = this.#applyNext(reader, timeUs);
+        }
       }
       this.#appliedUs = timeUs;
       if (waiting !== undefined && waiting.told === at) this.#tell(waiting, undefined);
@@ -488,6 +499,15 @@ export class Shard {
     }
     this.#appliedIndex = index;
     this.counters.entriesApplied++;
+  }
+
+  #applyNext(reader: ByteReader, beforeUs: number): number {
+    const { machine } = this.#parts;
+    machine.dispatch(beforeUs);
+    const kind = reader.u8();
+    const timeUs = beforeUs + reader.varint();
+    machine.apply(kind, timeUs, reader);
+    return timeUs;
   }
 
   #applyForeign(entry: ShardEntry): undefined | Promise<void> {

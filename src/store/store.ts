@@ -19,6 +19,8 @@ import type { WriteAheadLog } from "../log/index.ts";
 import type {
   AppendDone,
   AppendRequest,
+  AppendRun,
+  AppendRunDone,
   InterestFace,
   MapShard as MapShardFace,
   ShardNumber,
@@ -31,6 +33,7 @@ import type {
 } from "./api.ts";
 import { ensureDatabase, metaDatabase, readCatalogue } from "./catalog.ts";
 import { Checkpointer } from "./checkpointer.ts";
+import { requestOf } from "./cooked-run.ts";
 import { Databases, type OpenDatabase, shardOf } from "./databases.ts";
 import { storeErrors } from "./errors.ts";
 import { EvidenceRouter } from "./evidence-router.ts";
@@ -269,6 +272,23 @@ export class LocalStore implements Store {
       return;
     }
     this.evidence.appendAway(request, shardOf(logs, publisher), done);
+  }
+
+  /** The same for many at once, and for much less. */
+  appendRun(run: AppendRun, done: AppendRunDone): void {
+    const { group } = this.#databases.get(defaultDatabase);
+    const isPlain = this.#failure === undefined && group.state !== "full";
+    if (isPlain && this.#databases.routes.keepsAll(run.topics)) {
+      this.#databases.home(run.publisher).appendRun(run, done);
+      return;
+    }
+    // One by one each finds its database, or hears why it is refused.
+    for (let from = 0; from < run.topics.length; from++) {
+      this.append(requestOf(run, from), (error, outcome) => {
+        const timeUs = outcome?.kind === "stored" ? outcome.timeUs : 0;
+        done(error, { from, count: 1, timeUs });
+      });
+    }
   }
 
   shardOf(topic: string, publisher: string): ShardNumber {

@@ -25,6 +25,7 @@ import {
   mainCatchAll,
   mainRoot,
 } from "./lts-trie.ts";
+import { type Place, WordTable } from "./place.ts";
 import { PlaceCache } from "./place-cache.ts";
 import { compressResidual, type Residual, type Structure } from "./structure.ts";
 
@@ -54,15 +55,6 @@ export const ltsSettingsDefault: LtsSettings = {
   cacheTopicsMax: 100_000,
 };
 
-/** Longer words are seldom the same. */
-const sharedWordMax = 64;
-
-/** Where the TTVs of a topic are: a stream, and the words that its structure leaves open. */
-export type Place = {
-  readonly stream: number;
-  readonly varying: readonly string[];
-};
-
 /** A stream that may hold TTVs a filter wants, and what to compare in it. */
 export type PlannedStream = {
   readonly stream: number;
@@ -74,7 +66,7 @@ export class Lts {
   readonly #settings: LtsSettings;
   readonly #trie = new LtsTrie();
   readonly #cache: PlaceCache<Place>;
-  readonly #words = new Map<string, string>();
+  readonly #words: WordTable;
   readonly #structures = new Map<number, Structure>();
   /** Learned here and not yet applied by a committed entry, oldest first. */
   #pending: LtsRecord[] = [];
@@ -85,6 +77,7 @@ export class Lts {
     assert(settings.streamsMax > 2, "two streams are kept for the catch-alls");
     this.#settings = settings;
     this.#cache = new PlaceCache(settings.cacheTopicsMax);
+    this.#words = new WordTable(settings.cacheTopicsMax);
   }
 
   get streamCount(): number {
@@ -133,7 +126,7 @@ export class Lts {
     if (known !== undefined) return known;
     const words = splitTopic(topic);
     const node = this.#learn(words, isDollarTopic(topic), learned);
-    return this.#remember(topic, this.#placeAt(node, words));
+    return this.#placeAt(node, topic, words);
   }
 
   /** The place of a topic that was placed before, or would be without learning. */
@@ -144,7 +137,7 @@ export class Lts {
     const dollar = isDollarTopic(topic);
     const node = this.#find(words, dollar) ?? this.#catchAll(dollar);
     if (node.stream === 0) return undefined;
-    return this.#remember(topic, this.#placeAt(node, words));
+    return this.#placeAt(node, topic, words);
   }
 
   /** Records of a committed entry: adds them, or confirms them where they were learned. */
@@ -292,26 +285,14 @@ export class Lts {
     return node.stream === 0 ? undefined : node;
   }
 
-  #remember(topic: string, place: Place): Place {
-    if (topic.length <= rememberedTopicMax) this.#cache.set(topic, place);
-    return place;
-  }
-
-  #placeAt({ stream }: LtsNode, words: readonly string[]): Place {
+  #placeAt({ stream }: LtsNode, topic: string, words: readonly string[]): Place {
     const structure = this.structureOf(stream);
     const all = structure[0] === "#";
     const varying = all ? words : words.filter((_, level) => structure[level] === "+");
-    if (varying.length === 0) return { stream, varying: noWords };
-    return { stream, varying: varying.map((word) => this.#shared(word)) };
-  }
-
-  /** One text for all places that have it: blocks compare them by the million. */
-  #shared(word: string): string {
-    const known = this.#words.get(word);
-    if (known !== undefined) return known;
-    if (this.#words.size >= this.#settings.cacheTopicsMax) this.#words.clear();
-    if (word.length <= sharedWordMax) this.#words.set(word, word);
-    return word;
+    const isKept = topic.length <= rememberedTopicMax;
+    const place = this.#words.place(stream, varying, isKept);
+    if (isKept) this.#cache.set(topic, place);
+    return place;
   }
 
   #root(dollar: boolean): LtsNode {
@@ -322,8 +303,6 @@ export class Lts {
     return this.#trie.node(dollar ? dollarCatchAll : mainCatchAll);
   }
 }
-
-const noWords: readonly string[] = [];
 
 type Emit = (node: LtsNode, pattern: readonly string[]) => void;
 

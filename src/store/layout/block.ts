@@ -5,6 +5,7 @@
 // they are asked for. Which stream a block belongs to stands in its key, not in it.
 
 import { asBuffer, assert, ByteReader, ByteWriter, crc32, isCodedError } from "../../base/index.ts";
+import { nextNumber, type Place, type Word } from "../core/place.ts";
 import { storeErrors } from "../errors.ts";
 import { areFlags } from "../types.ts";
 import { type BlockParts, BlockView, type Texts } from "./block-view.ts";
@@ -59,26 +60,49 @@ export function decodeBlock(bytes: Uint8Array, levels?: number): BlockView {
 }
 
 function writeDictionaries(writer: ByteWriter, batch: TtvBatch): void {
-  const ids = new Map<string, number>();
+  const words: string[] = [];
   const topics: number[] = [];
-  for (let topic = 0; topic < batch.topicCount; topic++) {
-    const words = batch.varying(topic);
-    topics.push(words.length);
-    for (const word of words) {
-      let id = ids.get(word);
-      if (id === undefined) {
-        id = ids.size;
-        ids.set(word, id);
-      }
-      topics.push(id);
-    }
-  }
-  writer.varint(ids.size);
-  for (const word of ids.keys()) writer.string(word);
+  if (batch.places === undefined) listTexts(batch, words, topics);
+  else listWords(batch.places, words, topics);
+  writer.varint(words.length);
+  for (const word of words) writer.string(word);
   writer.varint(batch.topicCount);
   for (const value of topics) writer.varint(value);
   writer.varint(batch.publisherCount);
   for (let id = 0; id < batch.publisherCount; id++) writer.string(batch.publisher(id));
+}
+
+/** Each text once to `words`, and to `topics` how many a topic has, and their ids. */
+function listTexts(batch: TtvBatch, words: string[], topics: number[]): void {
+  const ids = new Map<string, number>();
+  for (let topic = 0; topic < batch.topicCount; topic++) {
+    const texts = batch.varying(topic);
+    topics.push(texts.length);
+    for (const text of texts) {
+      let id = ids.get(text);
+      if (id === undefined) {
+        id = words.push(text) - 1;
+        ids.set(text, id);
+      }
+      topics.push(id);
+    }
+  }
+}
+
+/** The same where a text is one object: no table has to be asked. */
+function listWords(places: readonly Place[], words: string[], topics: number[]): void {
+  const dictionary = nextNumber();
+  for (const place of places) {
+    const ofTopic = place.words as readonly Word[];
+    topics.push(ofTopic.length);
+    for (const word of ofTopic) {
+      if (word.dictionary !== dictionary) {
+        word.dictionary = dictionary;
+        word.id = words.push(word.text) - 1;
+      }
+      topics.push(word.id);
+    }
+  }
 }
 
 function writeTables(writer: ByteWriter, batch: TtvBatch): void {

@@ -6,6 +6,7 @@
 // until its bytes are on disk and after.
 
 import { asBuffer, assert } from "../../base/index.ts";
+import { nextNumber, type Place } from "../core/place.ts";
 import { type ResidualPattern, residualMatches } from "../core/structure.ts";
 import { sourceOf, type Ttv, type TtvSource } from "../types.ts";
 import type { TtvBatch } from "./ttv-view.ts";
@@ -33,6 +34,9 @@ export class OpenBlock implements TtvBatch {
   readonly #settings: OpenBlockSettings;
   readonly #topics = new Map<string, number>();
   readonly #varying: Array<readonly string[]> = [];
+  /** Places of all topics, as long as their words are of one table. */
+  #places: Place[] | undefined = [];
+  readonly #number = nextNumber();
   readonly #publisherIds = new Map<string, number>();
   readonly #publishers: string[] = [];
   #count = 0;
@@ -80,6 +84,10 @@ export class OpenBlock implements TtvBatch {
     return this.#sealed;
   }
 
+  get places(): readonly Place[] | undefined {
+    return this.#places;
+  }
+
   /** Bytes of frames held. */
   get framesBytes(): number {
     return this.#starts[this.#count] as number;
@@ -106,11 +114,17 @@ export class OpenBlock implements TtvBatch {
    * REQUIRES: not sealed; its time is above all times here.
    */
   append(ttv: Ttv, varying: readonly string[]): void {
-    this.appendFrom(sourceOf(ttv), varying);
+    this.#places = undefined;
+    this.#add(sourceOf(ttv), this.#topicIdFor(ttv.topic, varying));
   }
 
-  /** The same for a frame among other bytes. */
-  appendFrom(ttv: TtvSource, varying: readonly string[]): void {
+  /** The same for a frame among other bytes, of a topic whose place is known. */
+  appendAt(ttv: TtvSource, place: Place): void {
+    const isKnown = place.block === this.#number;
+    this.#add(ttv, isKnown ? place.topicId : this.#topicIdAt(ttv.topic, place));
+  }
+
+  #add(ttv: TtvSource, topicId: number): void {
     const index = this.#count;
     const { timeUs, from, to } = ttv;
     assert(!this.#sealed, "a sealed block takes no more TTVs");
@@ -125,7 +139,7 @@ export class OpenBlock implements TtvBatch {
     this.#flags[index] = ttv.flags;
     this.#expiries[index] = ttv.expiryUs;
     this.#expiryOffsets[index] = ttv.expiryOffset;
-    this.#topicIds[index] = this.#topicIdFor(ttv.topic, varying);
+    this.#topicIds[index] = topicId;
     this.#publisherIdOf[index] = this.#publisherIdFor(ttv.publisher);
     this.#count = index + 1;
   }
@@ -187,10 +201,30 @@ export class OpenBlock implements TtvBatch {
   #topicIdFor(topic: string, varying: readonly string[]): number {
     const known = this.#topics.get(topic);
     if (known !== undefined) return known;
-    const id = this.#varying.push(varying) - 1;
+    const id = this.#addTopic(topic, varying);
     this.#topics.set(topic, id);
-    this.#dictionaryBytes += entryBytes + 2 * topic.length;
     return id;
+  }
+
+  /** A topic that was forgotten and placed again meanwhile is listed twice. */
+  #topicIdAt(topic: string, place: Place): number {
+    if (place.words === undefined) {
+      this.#places = undefined;
+      return this.#topicIdFor(topic, place.varying);
+    }
+    const id = this.#addTopic(topic, place.varying);
+    place.block = this.#number;
+    place.topicId = id;
+    if (this.#places?.[0] !== undefined && this.#places[0].table !== place.table) {
+      this.#places = undefined;
+    }
+    this.#places?.push(place);
+    return id;
+  }
+
+  #addTopic(topic: string, varying: readonly string[]): number {
+    this.#dictionaryBytes += entryBytes + 2 * topic.length;
+    return this.#varying.push(varying) - 1;
   }
 
   #publisherIdFor(publisher: string): number {

@@ -7,6 +7,7 @@
 // Stored bytes: the hashes (base/hash.ts) and the probe sequence here are part of the format.
 
 import { hash32 } from "../../base/index.ts";
+import type { Place } from "../core/place.ts";
 import type { Residual } from "../core/structure.ts";
 import type { TtvBatch } from "./ttv-view.ts";
 
@@ -49,14 +50,29 @@ export function mayMatch(summary: Uint8Array, residual: Residual): boolean {
 /** Each key once, in no order. */
 function keysOf(batch: TtvBatch): Uint32Array {
   const keys: number[] = [];
+  const { places } = batch;
   for (let topic = 0; topic < batch.topicCount; topic++) {
-    const words = batch.varying(topic);
-    for (let level = 0; level < words.length; level++) {
-      keys.push(hash32(words[level] as string, level));
-    }
-    if (words.length > 1) keys.push(topicKey(words));
+    const place = places?.[topic];
+    if (place === undefined) addKeysOf(batch.varying(topic), keys);
+    else for (const key of keysAt(place)) keys.push(key);
   }
   return distinct(keys);
+}
+
+function keysAt(place: Place): readonly number[] {
+  if (place.keys !== undefined) return place.keys;
+  const keys: number[] = [];
+  addKeysOf(place.varying, keys);
+  place.keys = keys;
+  return keys;
+}
+
+/** As integers of 32 bits with sign, which are no objects. */
+function addKeysOf(words: readonly string[], keys: number[]): void {
+  for (let level = 0; level < words.length; level++) {
+    keys.push(hash32(words[level] as string, level) | 0);
+  }
+  if (words.length > 1) keys.push(topicKey(words) | 0);
 }
 
 // A table with open addressing: a Set of numbers makes an object for each that is larger than 31 bits.
@@ -65,7 +81,8 @@ function distinct(keys: readonly number[]): Uint32Array {
   const found = new Uint32Array(keys.length);
   const mask = slots.length - 1;
   let count = 0;
-  for (const key of keys) {
+  for (const signed of keys) {
+    const key = signed >>> 0;
     let slot = key & mask;
     // Slots hold places in `found`, from 1.
     while (slots[slot] !== 0 && found[(slots[slot] as number) - 1] !== key)

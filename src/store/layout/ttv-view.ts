@@ -5,6 +5,7 @@
 // matched once per distinct topic, not once per TTV. An open batch may grow behind a reader: `count`
 // only rises, and what was read stays as it was. Buffers handed out are views: never write to them.
 
+import type { Place } from "../core/place.ts";
 import {
   formatTopic,
   type Residual,
@@ -34,6 +35,8 @@ export interface TtvBatch {
   frame(index: number): Buffer;
   /** The words that the stream's structure leaves open. */
   varying(topicId: number): readonly string[];
+  /** By topic id, where no word of theirs is two objects. Only of batches that are to be written. */
+  readonly places?: readonly Place[] | undefined;
   publisher(publisherId: number): string;
   /** The topic, where the batch remembers those that were asked for; `topicAt` is what readers call. */
   topic?(topicId: number, structure: Structure): string;

@@ -12,6 +12,7 @@ import type { TopicFilter } from "../../topic/index.ts";
 import type { CopyPage, SlabStoreName } from "../copies/copy-source.ts";
 import type { Lts, PlannedStream } from "../core/lts.ts";
 import type { LtsRecord } from "../core/lts-trie.ts";
+import type { Place } from "../core/place.ts";
 import type { Structure } from "../core/structure.ts";
 import { storeErrors } from "../errors.ts";
 import {
@@ -171,7 +172,8 @@ export class LogSlab implements SlabSource {
   }
 
   /** An applied TTV. The frame is copied. */
-  append(stream: number, ttv: TtvSource, varying: readonly string[]): void {
+  append(ttv: TtvSource, place: Place): void {
+    const { stream } = place;
     let block = this.#open.get(stream);
     if (block !== undefined && !block.fits(ttv.to - ttv.from)) {
       this.#seal(stream, block);
@@ -182,7 +184,7 @@ export class LogSlab implements SlabSource {
       this.#open.set(stream, block);
     }
     const before = block.count === 0 ? 0 : block.memoryBytes;
-    block.appendFrom(ttv, varying);
+    block.appendAt(ttv, place);
     const added = block.memoryBytes - before;
     if (added !== 0) this.#parts.onMemory(added);
     if (block.isFull) this.#seal(stream, block);
