@@ -101,6 +101,36 @@ export class Publisher {
     this.#send(store, sent, over, (outcome, shard) => this.#ack(sent, outcome, shard));
   }
 
+  /** Several at once, of two topics in turn; large ones make more than one item of it. */
+  appendRun(store: LocalStore, topic: string): void {
+    if (this.#inFlight >= appendsInFlightMax) return;
+    const topics = Array.from({ length: this.#random.between(1, 25) }, (_, at) =>
+      at % 3 === 2 ? `${topic}/run` : topic,
+    );
+    const sents = topics.map((each) => this.#create(each, "plain"));
+    const padding = this.#random.chance(0.1) ? "z".repeat(this.#random.below(30_000)) : "";
+    const frames = sents.map(({ name }) => Buffer.from(`${name}|${padding}`));
+    const starts = [0];
+    for (const frame of frames) starts.push(starts.at(-1)! + frame.length);
+    const shards = topics.map((each) => store.shardOf(each, this.name));
+    for (const [at, sent] of sents.entries()) sent.shards.add(shards[at]!);
+    const run = { publisher: this.name, form: "raw", qos: 1, topics, starts } as const;
+    const life = this.#life;
+    let left = sents.length;
+    this.#inFlight++;
+    store.appendRun({ ...run, bytes: Buffer.concat(frames) }, (error, { from, count, timeUs }) => {
+      if (life !== this.#life) return this.#hooks.fault("a dead process acked");
+      left -= count;
+      if (left === 0) this.#inFlight--;
+      if (left < 0) return this.#hooks.fault("a run was told of twice");
+      if (error !== undefined) return this.#hooks.onRefused(error);
+      for (let at = 0; at < count; at++) {
+        const outcome = { kind: "stored", timeUs: timeUs + at } as const;
+        this.#ack(sents[from + at]!, outcome, shards[from + at]!);
+      }
+    });
+  }
+
   appendWithEvidence(store: LocalStore, topic: string): void {
     const packetId = this.#random.between(1, packetIdMax);
     let held = this.#ids.get(packetId);

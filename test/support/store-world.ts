@@ -353,6 +353,7 @@ export class StoreWorld {
     const topic = this.#random.pick(moves ? movingTopics : topics);
     if (dice < 30) publisher.appendWithEvidence(this.store, topic);
     else if (dice < 45 && !moves) publisher.appendAsWriter(this.store, topic);
+    else if (dice < 60) publisher.appendRun(this.store, topic);
     else publisher.append(this.store, topic);
   }
 
