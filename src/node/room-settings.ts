@@ -91,6 +91,7 @@ export function storeSettings(settings: Settings, paths: DataPaths): StoreSettin
     }),
     pendingBytesMax: log.pendingBytesMax,
     blockCacheBytesMax: store.blockCacheBytes,
+    readAheadBytesMax: store.readAheadBytes,
     openSlabsMax: store.openSlabs,
     retention: { ageMs: retention.ageMs, bytes: retention.sizeBytes },
     lts: {

@@ -23,6 +23,8 @@ export type StoreSettings = {
   readonly pendingBytesMax: number;
   /** Decoded blocks kept for readers. Default 64 MiB. */
   readonly blockCacheBytesMax: number;
+  /** Blocks that readers have read before they come to them, over all readers. Default 64 MiB. */
+  readonly readAheadBytesMax: number;
   /** Sealed slabs open at once for readers; the least used is closed. Default 64. */
   readonly openSlabsMax: number;
   /** Memory of what resting slabs have learned of topics; the longest at rest forgets. 64 MiB. */
@@ -51,6 +53,7 @@ export const storeSettingsDefault: Omit<StoreSettings, "dir" | "quarantineDir"> 
   checkpoint: { bytesMax: 64 * 1024 * 1024, ageMsMax: 60_000 },
   pendingBytesMax: 32 * 1024 * 1024,
   blockCacheBytesMax: 64 * 1024 * 1024,
+  readAheadBytesMax: 64 * 1024 * 1024,
   openSlabsMax: 64,
   restingTriesBytesMax: restingTriesBytesMaxDefault,
   wideStreamsMin: 32,

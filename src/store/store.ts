@@ -46,6 +46,7 @@ import type { DatabaseSpec } from "./operator-api.ts";
 import { BlockCache } from "./pools/block-cache.ts";
 import type { FilterUse } from "./pools/filter-use.ts";
 import { InterestTable } from "./pools/interest.ts";
+import { ReadAhead } from "./pools/read-ahead.ts";
 import { type PoolState, poolCounterHelp, SubscriberState } from "./pools/subscriber.ts";
 import { type RetainedDatabase, RetentionKeeper, retentionCounterHelp } from "./retention.ts";
 import { defaultDatabase } from "./routes.ts";
@@ -100,6 +101,7 @@ export class LocalStore implements Store {
     ...groupCounterHelp,
   });
   readonly blockCache: BlockCache;
+  readonly readAhead: ReadAhead;
   readonly openSlabs: OpenSlabs;
   readonly slabCounters = createCounters(slabCounterHelp);
   /** Counters of those who read slabs. */
@@ -126,6 +128,7 @@ export class LocalStore implements Store {
     this.#settings = settings;
     this.#components = components;
     this.blockCache = new BlockCache(settings.blockCacheBytesMax);
+    this.readAhead = new ReadAhead(settings.readAheadBytesMax, this.counters);
     this.openSlabs = new OpenSlabs(settings.openSlabsMax, settings.restingTriesBytesMax);
     this.#interest = new InterestTable((ordinal) => this.#sources[ordinal]?.appliedUs ?? 0);
     this.#groups = new Groups(settings, {
@@ -339,6 +342,7 @@ export class LocalStore implements Store {
       sources: this.#databases.logs,
       interest: this.#interest,
       counters: this.counters,
+      readAhead: this.readAhead,
       wideStreamsMin: this.#settings.wideStreamsMin,
       logger,
       nowMs: () => clock.elapsedMs(),

@@ -17,6 +17,7 @@ import { mayMatch } from "../layout/summary.ts";
 import { indexAfter, matchTopics, type TopicMatch, type TtvBatch } from "../layout/ttv-view.ts";
 import { BatchRun } from "./batch-run.ts";
 import type { FilterUse } from "./filter-use.ts";
+import type { ReadAhead } from "./read-ahead.ts";
 import type { BatchRef, BatchWindow, ShardSource, SlabSource } from "./source.ts";
 import { type BatchOrigin, StoredTtv } from "./stored-ttv.ts";
 
@@ -45,14 +46,10 @@ type Head = {
   queue: BatchRef[];
 };
 
-/**
- * Bytes of blocks that a cursor has read, or reads, before it comes to them: one of each stream, so
- * never more than about what it holds of them anyway.
- */
-const aheadBytesMax = 4 * 1024 * 1024;
-
 export type CursorParts = {
   readonly counters: { blocksSkipped: number };
+  /** Shared with all other cursors: `close` gives back what is left of it. */
+  readonly readAhead: ReadAhead;
   /** Whole streams from which on a cursor goes by windows. */
   readonly wideStreamsMin: number;
 };
@@ -74,6 +71,7 @@ export class ShardCursor {
   #byStream = new Map<number, Head>();
   #heads: Head[] = [];
   #aheadBytes = 0;
+  #closed = false;
   #item: CursorItem | undefined;
   /** Where `#item` is: it is the first head, which moves on when its item is consumed. */
   #itemBatch: TtvBatch | undefined;
@@ -101,6 +99,7 @@ export class ShardCursor {
     this.#uses = uses;
     this.#positionUs = span.afterUs;
     this.#untilUs = span.untilUs;
+    parts.readAhead.join();
   }
 
   /** Where it ends: earlier than it was made for where a generation has gone meanwhile. */
@@ -154,11 +153,24 @@ export class ShardCursor {
 
   /** Lets go of decoded blocks, for a reader that has no room for a while. */
   relax(): void {
-    this.#aheadBytes = 0;
-    for (const head of this.#heads) {
+    this.#giveAhead(this.#aheadBytes);
+    for (const head of this.#byStream.values()) {
       head.ahead = undefined;
       if (head.ref?.kind === "disk") head.batch = undefined;
     }
+  }
+
+  /** It is not asked any more. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.relax();
+    this.#parts.readAhead.leave();
+  }
+
+  #giveAhead(sizeBytes: number): void {
+    this.#aheadBytes -= sizeBytes;
+    this.#parts.readAhead.give(sizeBytes);
   }
 
   // -------------------------------------------------------------- slabs and heads
@@ -198,7 +210,7 @@ export class ShardCursor {
     this.#slab = slab;
     this.#byStream = byStream;
     this.#heads = [];
-    this.#aheadBytes = 0;
+    this.#giveAhead(this.#aheadBytes);
     this.#windowUs = undefined;
     const afterUs = Math.max(this.#positionUs, slab.afterUs);
     if (isWide(byStream, this.#parts.wideStreamsMin)) {
@@ -320,7 +332,8 @@ export class ShardCursor {
   #readAhead(slab: SlabSource, head: Head, { lastTimeUs }: BlockRow): void {
     const row = this.#windowUs === undefined ? slab.known?.(head.stream, lastTimeUs) : rowOf(head);
     if (row === undefined || metAtUs(row) > this.#untilUs || !blockMayMatch(head, row)) return;
-    if (this.#aheadBytes + row.sizeBytes > aheadBytesMax) return;
+    if (this.#closed || !this.#parts.readAhead.take(row.sizeBytes, this.#aheadBytes)) return;
+    this.#aheadBytes += row.sizeBytes;
     const batch = slab.read(head.stream, row);
     const ahead: Head["ahead"] = { row, batch };
     head.ahead = ahead;
@@ -333,14 +346,13 @@ export class ShardCursor {
         () => undefined,
       );
     }
-    this.#aheadBytes += row.sizeBytes;
   }
 
   #takeAhead(head: Head, row: BlockRow): TtvBatch | Promise<TtvBatch> | undefined {
     const { ahead } = head;
     if (ahead === undefined) return undefined;
     head.ahead = undefined;
-    this.#aheadBytes -= ahead.row.sizeBytes;
+    this.#giveAhead(ahead.row.sizeBytes);
     return ahead.row.lastTimeUs === row.lastTimeUs ? ahead.batch : undefined;
   }
 

@@ -20,6 +20,7 @@ import type {
 import type { MissingWant } from "../core/missing.ts";
 import { ShardCursor } from "./cursor.ts";
 import { FilterUse, type UseOwner, type UseTable } from "./filter-use.ts";
+import type { ReadAhead } from "./read-ahead.ts";
 import type { ShardSource } from "./source.ts";
 
 /** What subscribers share: the pools' view of the store. */
@@ -27,6 +28,7 @@ export type PoolParts = {
   readonly sources: readonly ShardSource[];
   readonly interest: UseTable;
   readonly counters: PoolCounters;
+  readonly readAhead: ReadAhead;
   readonly wideStreamsMin: number;
   readonly logger: Logger;
   /** Resolves in a later turn of the event loop: long backlogs must not hold up the others. */
@@ -47,6 +49,7 @@ export type PoolCounters = {
   offerFailures: number;
   missedReports: number;
   blocksSkipped: number;
+  readAheadsRefused: number;
 };
 
 /** How the readers of a store stand now, one for each subscriber and shard. */
@@ -72,6 +75,7 @@ export const poolCounterHelp = {
   readFailures: "catch-up reads that failed and were tried again",
   offerFailures: "TTVs whose subscriber failed to take them, offered again later",
   blocksSkipped: "blocks passed over unread because their summaries rule out a match",
+  readAheadsRefused: "blocks that a reader did not read ahead: all readers share a bound",
   missedReports: "reports to readers of what was dropped or damaged before they got it",
 };
 
@@ -90,6 +94,12 @@ type Reader = {
 const sliceTtvs = 64;
 /** Slices in one turn of the event loop. */
 const slicesPerTurn = 16;
+
+/** What its cursor has read ahead is for others. */
+function letGo(reader: Reader): void {
+  reader.cursor?.close();
+  reader.cursor = undefined;
+}
 
 type Step = "blocked" | "tail" | "more" | Promise<void>;
 
@@ -160,7 +170,7 @@ export class SubscriberState implements Subscriber, UseOwner {
   removeSource(source: ShardSource): void {
     const at = this.#readers.findIndex((reader) => reader.source === source);
     if (at < 0) return;
-    this.#readers.splice(at, 1);
+    for (const reader of this.#readers.splice(at, 1)) letGo(reader);
     this.#byOrdinal[source.ordinal] = undefined;
   }
 
@@ -198,13 +208,14 @@ export class SubscriberState implements Subscriber, UseOwner {
     if (use === undefined) return;
     this.#uses.delete(filter);
     this.#parts.interest.removeUse(use.entry, use);
-    for (const reader of this.#readers) reader.cursor = undefined;
+    for (const reader of this.#readers) letGo(reader);
   }
 
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
     for (const filter of [...this.#uses.keys()]) this.removeFilter(filter);
+    for (const reader of this.#readers) letGo(reader);
     this.#parts.onClosed(this);
   }
 
@@ -277,7 +288,7 @@ export class SubscriberState implements Subscriber, UseOwner {
   }
 
   #readFailed(error: Error): void {
-    for (const reader of this.#readers) reader.cursor = undefined;
+    for (const reader of this.#readers) letGo(reader);
     if (this.#closed) return;
     // Its slab was dropped, or closed to keep to the limit: the next cursor finds out.
     if (!isCodedError(error, "KV_CLOSED")) {
@@ -320,7 +331,7 @@ export class SubscriberState implements Subscriber, UseOwner {
       if (item instanceof Promise) return item;
       if (item === "end") {
         reader.positionUs = Math.max(reader.positionUs, cursor.untilUs);
-        reader.cursor = undefined;
+        letGo(reader);
         this.#port.moved(reader.source.number, reader.positionUs);
         continue;
       }
@@ -454,6 +465,6 @@ export class SubscriberState implements Subscriber, UseOwner {
   #addUse(filter: SubscriberFilter): void {
     const use = new FilterUse(this.#parts.interest, this, filter);
     this.#uses.set(filter.filter, use);
-    for (const reader of this.#readers) reader.cursor = undefined;
+    for (const reader of this.#readers) letGo(reader);
   }
 }

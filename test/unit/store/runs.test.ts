@@ -105,7 +105,9 @@ describe("a run", () => {
     const m = new StoreMachine({ seed: 5, ...oneShard });
     const store = await boot(m);
     const large = "x".repeat(9 * 1024 * 1024);
-    const told = await m.clock.complete(appendRun(store, runOf(["a", "b", "c"], ["1", large, "3"])));
+    const told = await m.clock.complete(
+      appendRun(store, runOf(["a", "b", "c"], ["1", large, "3"])),
+    );
     expect(told.map(({ from, count, code }) => [from, count, code]).sort()).toEqual([
       [0, 1, undefined],
       [1, 1, "STORE_ENTRY_TOO_LARGE"],

@@ -11,6 +11,13 @@ export const store = group("Caches and checkpoints of the message store.", {
     min: mib,
     max: 256 * gib,
   }),
+  readAhead: size({
+    doc: "Memory of blocks that readers have read before they come to them, over all readers.",
+    reload: "restart",
+    fallback: "64MiB",
+    min: 64 * kib,
+    max: 256 * gib,
+  }),
   openSlabs: count({
     doc: "Slabs of ended generations kept open; the one that was not read longest is closed.",
     reload: "restart",
