@@ -153,8 +153,9 @@ export class ShardCursor {
 
   /** Lets go of decoded blocks, for a reader that has no room for a while. */
   relax(): void {
+    const heads = this.#aheadBytes > 0 ? this.#byStream.values() : this.#heads;
     this.#giveAhead(this.#aheadBytes);
-    for (const head of this.#byStream.values()) {
+    for (const head of heads) {
       head.ahead = undefined;
       if (head.ref?.kind === "disk") head.batch = undefined;
     }

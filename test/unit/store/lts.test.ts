@@ -279,7 +279,8 @@ describe("records", () => {
     );
     expect(copy.records()).toEqual(trie.records());
     for (const topic of ["a/d/4", "new", "$x/z"]) {
-      expect(copy.place(topic, [])).toEqual(trie.place(topic, []));
+      const { stream, varying } = trie.place(topic, []);
+      expect(copy.place(topic, [])).toMatchObject({ stream, varying });
     }
   });
 

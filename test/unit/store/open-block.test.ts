@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { decodeBlock } from "../../../src/store/layout/block.ts";
+import { type Place, WordTable } from "../../../src/store/core/place.ts";
+import { decodeBlock, encodeBlock } from "../../../src/store/layout/block.ts";
 import {
   decodeBlockKey,
   decodeBlockRow,
@@ -9,6 +10,9 @@ import {
   writeBlock,
 } from "../../../src/store/layout/index-row.ts";
 import { OpenBlock } from "../../../src/store/layout/open-block.ts";
+import { summarize } from "../../../src/store/layout/summary.ts";
+import { matchTopics } from "../../../src/store/layout/ttv-view.ts";
+import { sourceOf } from "../../../src/store/types.ts";
 import { blockOf, hostStructure, makeTtv, ttvsOf, varyingOf } from "./blocks.ts";
 
 const add = (block: OpenBlock, fields: Parameters<typeof makeTtv>[0]): void => {
@@ -139,5 +143,71 @@ describe("index row", () => {
     refused(key, Buffer.concat([Buffer.from([0]), bytes.subarray(1)]));
     refused(key, Buffer.concat([Buffer.from([2]), bytes.subarray(1)]), "STORE_VERSION_UNKNOWN");
     expect(() => decodeBlockKey(key.subarray(1))).toThrow("key of 11 bytes");
+  });
+});
+
+describe("topics whose place is known", () => {
+  const topics = Array.from({ length: 40 }, (_, n) => [`h${n % 7}`, `c${n % 20}`]);
+
+  function blockBy(placeOf: (varying: readonly string[]) => Place): OpenBlock {
+    const block = new OpenBlock();
+    for (const [n, varying] of topics.entries()) {
+      const topic = varying.join("/");
+      block.appendAt(sourceOf(makeTtv({ timeUs: 100 + n, topic })), placeOf(varying));
+    }
+    return block;
+  }
+
+  /** One place for each topic, as the learned structure keeps them. */
+  function kept(tableOf: (varying: readonly string[]) => WordTable) {
+    const places = new Map<string, Place>();
+    return (varying: readonly string[]): Place => {
+      const topic = varying.join("/");
+      const place = places.get(topic) ?? tableOf(varying).place(1, varying, true);
+      places.set(topic, place);
+      return place;
+    };
+  }
+
+  function byTexts(): OpenBlock {
+    const block = new OpenBlock();
+    for (const [n, varying] of topics.entries()) {
+      block.append(makeTtv({ timeUs: 100 + n, topic: varying.join("/") }), varying);
+    }
+    return block;
+  }
+
+  test("make the same bytes as their texts do, in any number of blocks", () => {
+    const table = new WordTable(1_000);
+    const placeOf = kept(() => table);
+    for (let round = 0; round < 2; round++) {
+      const block = blockBy(placeOf);
+      expect(block.places?.length).toBe(topics.length);
+      expect(encodeBlock(block)).toEqual(encodeBlock(byTexts()));
+      expect(summarize(block)).toEqual(summarize(byTexts()));
+    }
+  });
+
+  test("keep one id for a text, also where words of two tables meet, or are kept in none", () => {
+    const tables = [new WordTable(1_000), new WordTable(1_000)];
+    const mixed = kept(([, core]) => tables[Number(core?.slice(1)) % 2]!);
+    const loose = (varying: readonly string[]) => tables[0]!.place(1, varying, false);
+    for (const placeOf of [mixed, loose]) {
+      const block = blockBy(placeOf);
+      expect(encodeBlock(block)).toEqual(encodeBlock(byTexts()));
+      const matches = matchTopics(decodeBlock(encodeBlock(block)), ["h3", "+"]);
+      expect([...(matches as Uint8Array)].filter((hit) => hit === 1)).toHaveLength(
+        topics.filter(([host]) => host === "h3").length,
+      );
+    }
+  });
+
+  test("a table that is full begins again with a number of its own", () => {
+    const table = new WordTable(4);
+    const before = table.place(1, ["a", "b"], true);
+    expect(table.place(1, ["a", "c"], true).table).toBe(before.table);
+    const after = table.place(1, ["d", "a"], true);
+    expect(after.table).not.toBe(before.table);
+    expect(after.words?.[1]).not.toBe(before.words?.[0]);
   });
 });
