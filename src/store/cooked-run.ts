@@ -14,6 +14,7 @@ import { flagsOf } from "./deliverable.ts";
 import type { LiveOffers } from "./live-offers.ts";
 import { logItemKind, namesBytesMax, runBodyFlags, topicBytesMax } from "./log-items.ts";
 import type { Item } from "./machine.ts";
+import type { Shard } from "./shard.ts";
 import type { LogSlab } from "./slab/log-slab.ts";
 import type { TtvSource } from "./types.ts";
 
@@ -24,15 +25,28 @@ const itemAppendsMax = 256;
 const itemBytesMax = 128 * 1024;
 const utf8BytesMax = 3;
 
-export type CookedRunParts = {
+export type CookRunParts = {
   readonly run: AppendRun;
-  /** Where in the run it begins. */
-  readonly from: number;
-  /** What its topics have their places in. */
-  readonly lts: Lts;
+  /** What topics have their places in now. */
+  readonly lts: () => Lts;
   readonly isEarly: boolean;
   readonly done: AppendRunDone;
 };
+
+/** Cooks all of it, in as many items as it takes. */
+export function cookRun(shard: Shard, parts: CookRunParts): void {
+  for (let from = 0; from < parts.run.topics.length; ) {
+    const item = new CookedRun(parts, from);
+    const refusal = shard.refusal ?? shard.sizeError(item.sizeBytes);
+    if (refusal === undefined) {
+      item.learn();
+      shard.cook(item);
+    } else {
+      item.done(refusal);
+    }
+    from += item.count;
+  }
+}
 
 export type CommittedRun = {
   /** The bytes of its entry. */
@@ -59,7 +73,8 @@ export class CookedRun implements Item {
   #firstUs = 0;
 
   /** As many of the run as fit one item, from `from` on. */
-  constructor({ run, from, lts, isEarly, done }: CookedRunParts) {
+  constructor({ run, lts: ltsNow, isEarly, done }: CookRunParts, from: number) {
+    const lts = ltsNow();
     this.isEarly = isEarly;
     this.lts = lts;
     this.#done = done;

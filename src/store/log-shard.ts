@@ -31,12 +31,13 @@ import type {
 } from "./api.ts";
 import { tellStore } from "./channel.ts";
 import { CookedAppend, type CookingReign } from "./cooked-append.ts";
-import { CookedRun } from "./cooked-run.ts";
+import { CookedRun, cookRun } from "./cooked-run.ts";
 import type { CopySource } from "./copies/copy-source.ts";
 import { LogMove } from "./copies/log-move.ts";
 import type { StagedLog } from "./copies/log-staging.ts";
 import { LogSupply } from "./copies/log-supply.ts";
 import type { StagedState } from "./copies/staged.ts";
+import type { Lts } from "./core/lts.ts";
 import { readLtsRecords, writeLtsRecords } from "./core/lts-codec.ts";
 import type { LtsRecord } from "./core/lts-trie.ts";
 import { countMissed, type MissingWant } from "./core/missing.ts";
@@ -196,18 +197,8 @@ export class LogShard implements ShardMachine, ShardSource {
 
   /** Many appends of one publisher; see `AppendRun`. */
   appendRun(run: AppendRun, done: AppendRunDone): void {
-    for (let from = 0; from < run.topics.length; ) {
-      const { lts } = this.generations.cooking;
-      const item = new CookedRun({ run, from, lts, isEarly: this.#acksEarly, done });
-      const refusal = this.shard.refusal ?? this.shard.sizeError(item.sizeBytes);
-      if (refusal === undefined) {
-        item.learn();
-        this.shard.cook(item);
-      } else {
-        item.done(refusal);
-      }
-      from += item.count;
-    }
+    const lts = (): Lts => this.generations.cooking.lts;
+    cookRun(this.shard, { run, lts, isEarly: this.#acksEarly, done });
   }
 
   release(item: EvidenceItem, done: (error: CodedError | undefined, known: boolean) => void): void {
@@ -482,13 +473,10 @@ export class LogShard implements ShardMachine, ShardSource {
 
   #applyRun(item: CookedRun, firstUs: number, entry: Buffer): boolean {
     const slab = this.generations.forApply(firstUs);
-    if (slab === undefined) {
-      this.counters.ttvsSkipped += item.count;
-      return true;
-    }
-    if (slab.lts !== item.lts) return false;
-    item.applyTo(slab, { entry, firstUs, live: this.#live });
-    this.counters.ttvsAppended += item.count;
+    if (slab !== undefined && slab.lts !== item.lts) return false;
+    const counted = slab === undefined ? "ttvsSkipped" : "ttvsAppended";
+    this.counters[counted] += item.count;
+    if (slab !== undefined) item.applyTo(slab, { entry, firstUs, live: this.#live });
     return true;
   }
 
