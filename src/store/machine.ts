@@ -18,8 +18,8 @@ export interface Item {
   /** `done` runs when the operating system has the entry, before it is durable and applied. */
   readonly isEarly?: boolean;
   /**
-   * How many items it is in the entry, all of its kind, one microsecond apart; `encode` writes the heads
-   * of all but the first. Default 1.
+   * How many items it is in the entry, all of its kind, one microsecond apart; `encode` writes the
+   * heads of all but the first. Default 1.
    */
   readonly count?: number;
   encode(writer: ByteWriter, timeUs: number): void;

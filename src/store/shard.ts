@@ -26,6 +26,7 @@ import type { CopySource } from "./copies/copy-source.ts";
 import { checkpointOf, type StagedState } from "./copies/staged.ts";
 import { storeErrors } from "./errors.ts";
 import { entryItemsMax, entryKind, entryVersion, type Item, type ShardMachine } from "./machine.ts";
+import { neverProposed, type OpenEntry, type WaitingEntry } from "./shard-entry.ts";
 import type { ShardEntry, ShardLog } from "./shard-log.ts";
 import { checkVersion, replayCheckpointed, replayEntries } from "./shard-replay.ts";
 import {
@@ -66,28 +67,6 @@ const entryBytesMax = 256 * 1024;
 /** The first item's time, its kind and its distance stand before its body. */
 const itemOverheadBytes = 8 + 1 + 8;
 const writerBytesMin = 512;
-
-type OpenEntry = {
-  readonly writer: ByteWriter;
-  readonly items: Item[];
-  /** Where each item ends in the entry. */
-  readonly ends: number[];
-  /** Of all `items`. */
-  count: number;
-  lastUs: number;
-};
-
-/** A proposed entry; those before `told` know of it. */
-type WaitingEntry = {
-  readonly index: number;
-  /** What was proposed: other bytes under this index are somebody else's. */
-  readonly payload: Buffer | undefined;
-  readonly items: readonly Item[];
-  readonly ends: readonly number[];
-  told: number;
-  /** Those who are told early were. */
-  isEarlyTold: boolean;
-};
 
 export class Shard {
   readonly number: number;
@@ -611,8 +590,3 @@ export class Shard {
     await this.checkpoint();
   }
 }
-
-const neverProposed = ({ items, ends }: OpenEntry): WaitingEntry => ({
-  ...{ items, ends, payload: undefined },
-  ...{ index: 0, told: 0, isEarlyTold: false },
-});

@@ -1,8 +1,8 @@
 // What all cursors of a store may have read, or be reading, before they come to it: one budget for any
 // number of readers, so that a thousand that come back at once do not take a thousand times as much.
 //
-// Nobody waits for it: a cursor that is refused reads its block when it comes to it, and asks again with
-// the next one. More than one block is for those who have less than their share.
+// Nobody waits for it: a cursor that is refused reads its block when it comes to it, and asks again
+// with the next one. More than one block is for those who have less than their share.
 
 import { assert } from "../../base/index.ts";
 
