@@ -133,6 +133,11 @@ function join(roster: Roster, wanted: NewSite): RosterStep {
     const reason = `node ${holder.node} has the name ${wanted.name}: choose another one`;
     return refused(roster, `${reason}, or forget that node if its disk is gone`);
   }
+  const present = [...sites.values()].filter(({ state }) => state !== "left").length;
+  if (present >= replicasMax) {
+    const reason = `a node holds all shards, so a cluster has ${replicasMax} sites at most`;
+    return refused(roster, `${reason}: let another one go first`);
+  }
   if (sites.size >= sitesMax) {
     return refused(roster, `a cluster has ${sitesMax} sites in its life, those that left included`);
   }

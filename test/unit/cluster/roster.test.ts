@@ -80,6 +80,16 @@ describe("the roster", () => {
     expect(heir.answer).toEqual({ ok: true, node: 5 });
   });
 
+  test("a cluster has as many sites as a group has members, those that left apart", () => {
+    const join = (number: number): RosterCommand => ({ kind: "join", site: siteOf(number) });
+    const full = run([join(4), join(5), join(6), join(7)], founded);
+    expect(full.answer).toEqual({ ok: true, node: 7 });
+    expect(run([join(8)], full.roster).told).toContain("7 sites at most: let another one go first");
+    expect(run([{ kind: "forget", node: 7 }, join(8)], full.roster).answer).toEqual({
+      ...{ ok: true, node: 8 },
+    });
+  });
+
   test("no site goes while the others are too few for the replicas", () => {
     for (const kind of ["evacuate", "forget"] as const) {
       expect(run([{ kind, node: 3 }], founded).told).toBe(
