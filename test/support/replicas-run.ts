@@ -2,53 +2,27 @@
 // writes, readers at replicas, and faults of processes and network. Then all is healed, and judged:
 // what was acked is there once, and all replicas hold the same at the same position.
 
-import { createCounters, isCodedError, toError } from "../../src/base/index.ts";
-import type { Forwarder } from "../../src/cluster/index.ts";
+import { isCodedError, toError } from "../../src/base/index.ts";
+import { defaultForwardSettings, type Forwarder } from "../../src/cluster/index.ts";
 import { StoreReader } from "../../src/contracts/store-reader.ts";
+import type { Configuration, HostSettings, MembershipChange } from "../../src/raft/index.ts";
 import type { AppendOutcome, LocalStore } from "../../src/store/index.ts";
+import { ReplicaFaults } from "./replica-faults.ts";
 import {
   createReplicaWorld,
+  quickRaft,
   ReplicaMachine,
   type ReplicaProcess,
   type ReplicaWorld,
 } from "./replica-machine.ts";
+import type { ReplicasCoverage } from "./replicas-coverage.ts";
 import { appendRequest } from "./store-calls.ts";
-
-export const replicasCoverageHelp = {
-  acks: "appends acked",
-  keysAcked: "map writes acked",
-  repeats: "appends tried again",
-  kills: "processes killed",
-  powerCuts: "machines that lost their power",
-  cuts: "nodes cut off, one way or both",
-  transfers: "leaders asked to hand over",
-  lossyMs: "time with a network that loses, repeats and delays",
-  rotations: "generations ended",
-  drops: "drops asked for",
-  checkpoints: "checkpoints taken",
-  claims: "claims proposed",
-  depositions: "leaders deposed with a shard",
-  batchesRefused: "committed commands refused by their fence",
-  fatesRetry: "proposals that did not happen",
-  fatesUnknown: "proposals of unknown fate",
-  forwardsAcked: "appends acked at whatever node they came to",
-  forwardsUnknown: "such appends of unknown fate",
-  forwardBatches: "batches of them",
-  forwardsRefused: "what a leader could not take of them",
-  barriers: "reads behind a barrier",
-  foreignRead: "TTVs that readers got at nodes that did not lead",
-};
-
-export type ReplicasCoverage = Record<keyof typeof replicasCoverageHelp, number>;
-
-export const createReplicasCoverage = (): ReplicasCoverage => createCounters(replicasCoverageHelp);
 
 const steps = 220;
 const stepMs = 50;
 const writers = 3;
 /** Time after which a client thinks that its node is gone. */
 const patienceMs = 2_000;
-const nodes = [1, 2, 3] as const;
 const state = 2;
 const messages = 3;
 const groups = [1, state, messages];
@@ -63,7 +37,13 @@ type Acked = { readonly value: string; readonly timeUs: number };
 
 export class ReplicasRun {
   readonly #world: ReplicaWorld;
-  readonly #machines: ReplicaMachine[];
+  readonly #faults: ReplicaFaults;
+  /** Members, and who is to become one. */
+  #machines: ReplicaMachine[];
+  #lastNode: number;
+  #isReplacing = false;
+  /** Their hosts are not there yet. */
+  readonly #booting = new Set<ReplicaMachine>();
   readonly #coverage: ReplicasCoverage;
   readonly #random;
   readonly #acked: Acked[] = [];
@@ -76,11 +56,24 @@ export class ReplicasRun {
   #fault: Error | undefined;
   #clients = 0;
 
-  constructor(seed: number, coverage: ReplicasCoverage) {
-    this.#world = createReplicaWorld(`replicas ${seed}`, nodes);
+  constructor(seed: number, coverage: ReplicasCoverage, size: number) {
+    const nodes = Array.from({ length: size }, (_, at) => at + 1);
+    this.#world = createReplicaWorld(`replicas ${seed}`, nodes, hasty);
+    this.#world.keep = { keepMs: 1_500, keepBytesMax: 32 * 1024 };
+    this.#world.copies = { answerMs: 100, patienceMs: 1_000, bytesPerSecondMax: 1024 * 1024 };
+    this.#world.forwarding = { ...defaultForwardSettings, answerMs: 300, waitMs: 2_500 };
     this.#machines = nodes.map((node) => new ReplicaMachine(node, this.#world));
+    this.#lastNode = size;
     this.#coverage = coverage;
     this.#random = this.#world.random.split("run");
+    this.#faults = new ReplicaFaults({
+      ...{ world: this.#world, random: this.#random.split("faults"), coverage, groups },
+      machines: () => this.#machines,
+      areWhole: () => !this.#isReplacing && this.#areEqual(30),
+      stop: (machine, how, awayMs) => this.#stop(machine, how, awayMs),
+      replace: (machine, how) => this.#client(this.#replace(machine, how)),
+      upkeep: (machine, what) => this.#maintain(machine, what),
+    });
   }
 
   /** Resolves with a hash of everything at the end. @throws the first violation. */
@@ -88,7 +81,7 @@ export class ReplicasRun {
     try {
       return await this.#play();
     } catch (error) {
-      const last = this.#told.slice(-25).join("\n");
+      const last = [...this.#told.slice(-25), ...this.#describe()].join("\n");
       throw new Error(`${toError(error).message}; last events:\n${last}`, { cause: error });
     }
   }
@@ -101,7 +94,10 @@ export class ReplicasRun {
     for (let writer = 1; writer <= 2; writer++) this.#client(this.#writeKeys(writer));
     for (let sender = 1; sender <= 3; sender++) this.#client(this.#forward(sender));
     for (let step = 0; step < steps; step++) {
-      if (step > 40 && this.#random.chance(0.08)) this.#disturb();
+      if (step > 40 && this.#random.chance(0.1)) {
+        const what = this.#faults.disturb();
+        if (what !== undefined) this.#note(what);
+      }
       await clock.advance(stepMs);
       this.#check();
     }
@@ -112,26 +108,117 @@ export class ReplicasRun {
   // ---------------------------------------------------------------- nodes
 
   #boot(machine: ReplicaMachine): void {
+    if (machine.process !== undefined || this.#booting.has(machine)) return;
+    this.#booting.add(machine);
     const members = this.#machines.map(({ member }) => member);
     const booting = async (): Promise<void> => {
       const process = await machine.boot(members);
+      this.#booting.delete(machine);
       const store = await machine.open(process, settings);
       this.#readers.set(process, new StoreReader(store, ["#"]));
       this.#note(`node ${machine.node} is open`);
     };
     booting().catch((error: unknown) => {
-      this.#fault ??= toError(error);
+      this.#booting.delete(machine);
+      if (!isFull(error)) {
+        this.#fault ??= toError(error);
+        return;
+      }
+      // Started again, as whoever runs it would do.
+      this.#end(machine, "kill");
+      this.#bootLater(machine, 500);
     });
   }
 
-  #stop(machine: ReplicaMachine, how: "kill" | "power"): void {
+  #bootLater(machine: ReplicaMachine, delayMs: number): void {
+    this.#world.clock.schedule(delayMs, () => {
+      if (this.#machines.includes(machine)) this.#boot(machine);
+    });
+  }
+
+  #stop(machine: ReplicaMachine, how: "kill" | "power", awayMs: number): void {
     const { process } = machine;
     if (process === undefined) return;
     this.#note(`node ${machine.node}: ${how}`);
     this.#coverage[how === "kill" ? "kills" : "powerCuts"]++;
-    this.#count(process);
+    this.#end(machine, how);
+    this.#bootLater(machine, awayMs);
+  }
+
+  #end(machine: ReplicaMachine, how: "kill" | "power"): void {
+    if (machine.process !== undefined) this.#count(machine.process);
+    this.#countCopies(machine);
     machine.end(how);
-    this.#world.clock.schedule(this.#random.between(100, 4_000), () => this.#boot(machine));
+  }
+
+  #countCopies({ events }: ReplicaMachine): void {
+    for (const { event, fields } of events.splice(0)) {
+      if (event !== "store.replica_copied") continue;
+      this.#coverage.copies++;
+      for (const name of ["slabsKept", "slabsCopied", "slabsResumed"] as const) {
+        this.#coverage[name] += Number(fields?.[name] ?? 0);
+      }
+    }
+  }
+
+  /** A new member in the place of one whose disk is gone, or that moves elsewhere. */
+  async #replace(old: ReplicaMachine, how: "wipe" | "move"): Promise<void> {
+    this.#isReplacing = true;
+    this.#coverage[how === "wipe" ? "wipes" : "moves"]++;
+    const fresh = new ReplicaMachine(++this.#lastNode, this.#world, { joins: true });
+    await fresh.format();
+    if (how === "wipe") {
+      this.#end(old, "power");
+      this.#machines = this.#machines.filter((machine) => machine !== old);
+    }
+    this.#machines = [...this.#machines, fresh];
+    for (const { process } of this.#machines) {
+      if (process !== undefined) await process.host.admit([fresh.member]);
+    }
+    this.#boot(fresh);
+    const { node } = fresh;
+    for (const group of groups) {
+      await this.#change(group, { op: "learner", node }, ({ learners }) => learners.includes(node));
+    }
+    for (const group of groups) {
+      await this.#change(group, { op: "promote", node }, ({ voters }) => voters.includes(node));
+      const gone = old.node;
+      await this.#change(
+        group,
+        { op: "remove", node: gone },
+        ({ voters }) => !voters.includes(gone),
+      );
+    }
+    this.#note(`node ${node} is in the place of node ${old.node}`);
+    if (how === "move") {
+      this.#machines = this.#machines.filter((machine) => machine !== old);
+      this.#end(old, "kill");
+    }
+    while (!this.#areEqual(30)) await this.#pause(200);
+    this.#isReplacing = false;
+  }
+
+  async #change(
+    number: number,
+    change: MembershipChange,
+    isDone: (configuration: Configuration) => boolean,
+  ): Promise<void> {
+    for (;;) {
+      const group = this.#machines
+        .map(({ process }) => process?.host.group(number))
+        .find((each) => each?.role === "leader");
+      const status = group?.status();
+      if (status !== undefined && isDone(status.configuration)) return;
+      const peer = status?.peers.find(({ node }) => node === change.node);
+      const isBehind = change.op === "promote" && (peer?.match ?? 0) < (status?.commit ?? 0) - 20;
+      if (group !== undefined && !isBehind) {
+        const changing = group.changeMembership(change).catch((error: unknown) => {
+          if (!isCodedError(error)) throw error; // another change is under way, or another leads
+        });
+        await Promise.race([changing, this.#pause(1_000)]);
+      }
+      await this.#pause(50);
+    }
   }
 
   #count(process: ReplicaProcess): void {
@@ -147,6 +234,7 @@ export class ReplicasRun {
     ] as const) {
       this.#coverage[name] += counters[name];
     }
+    this.#coverage.repairs += process.host.counters.groupsRepaired;
     const reader = this.#readers.get(process);
     if (reader === undefined) return;
     this.#checkReader(reader);
@@ -163,75 +251,22 @@ export class ReplicasRun {
     }
   }
 
-  // ---------------------------------------------------------------- faults
+  // ---------------------------------------------------------------- upkeep
 
-  #disturb(): void {
-    const machine = this.#random.pick(this.#machines);
-    const what = this.#random.pick([
-      ...["kill", "power", "cut", "oneWay", "transfer", "transfer", "lossy", "rotate"],
-      ...["checkpoint", "drop"],
-    ]);
-    const store = machine.process?.store;
-    this.#note(`${what} at node ${machine.node}`);
-    switch (what) {
-      case "kill":
-      case "power":
-        return this.#stop(machine, what);
-      case "cut":
-      case "oneWay":
-        return this.#cut(machine, what === "cut");
-      case "transfer":
-        return this.#transfer(machine);
-      case "lossy":
-        return this.#loseFrames();
-      case "rotate":
-        return this.#upkeep(store, "rotations", (open) => open.rotate());
-      case "checkpoint":
-        return this.#upkeep(store, "checkpoints", (open) => open.checkpoint());
-      default: {
-        const old = this.#acked.at(-40);
-        if (old === undefined) return;
-        this.#droppedUs = Math.max(this.#droppedUs, old.timeUs);
-        return this.#upkeep(store, "drops", (open) => open.dropUntil(old.timeUs));
-      }
+  /** Of generations the leader decides, whomever it befell. */
+  #maintain(machine: ReplicaMachine, what: "rotate" | "checkpoint" | "drop"): void {
+    const leads = this.#machines.find(
+      ({ process }) => process?.host.group(messages)?.role === "leader",
+    );
+    const { store } = (what === "checkpoint" ? machine : (leads ?? machine)).process ?? {};
+    if (what === "rotate") return this.#upkeep(store, "rotations", (open) => open.rotate());
+    if (what === "checkpoint") {
+      return this.#upkeep(store, "checkpoints", (open) => open.checkpoint());
     }
-  }
-
-  #cut(machine: ReplicaMachine, both: boolean): void {
-    const { network, clock } = this.#world;
-    this.#coverage.cuts++;
-    for (const other of this.#machines) {
-      if (other === machine) continue;
-      network.cut(machine.siteId, other.siteId);
-      if (both) network.cut(other.siteId, machine.siteId);
-    }
-    clock.schedule(this.#random.between(300, 4_000), () => network.mend());
-  }
-
-  #transfer(to: ReplicaMachine): void {
-    for (const { process } of this.#machines) {
-      for (const group of groups.map((number) => process?.host.group(number))) {
-        if (group?.role !== "leader" || group.node === to.node) continue;
-        this.#coverage.transfers++;
-        try {
-          group.transfer(to.node);
-        } catch (error) {
-          if (!isCodedError(error)) throw error; // one is under way
-        }
-      }
-    }
-  }
-
-  #loseFrames(): void {
-    const { network, clock } = this.#world;
-    const lossyMs = this.#random.between(500, 3_000);
-    this.#coverage.lossyMs += lossyMs;
-    network.faults = { lossPerMille: 80, repeatPerMille: 40, damagePerMille: 5, delayMsMax: 40 };
-    clock.schedule(lossyMs, () => this.#calm());
-  }
-
-  #calm(): void {
-    this.#world.network.faults = { ...this.#world.network.faults, ...calm };
+    const old = this.#acked.at(-40);
+    if (old === undefined) return;
+    this.#droppedUs = Math.max(this.#droppedUs, old.timeUs);
+    this.#upkeep(store, "drops", (open) => open.dropUntil(old.timeUs));
   }
 
   #upkeep(
@@ -413,32 +448,50 @@ export class ReplicasRun {
     const { network, clock } = this.#world;
     this.#isHealing = true;
     network.mend();
-    this.#calm();
-    const isDone = (): boolean => {
-      network.mend();
-      return this.#fault !== undefined || (this.#clients === 0 && this.#areEqual());
-    };
+    this.#faults.calm();
+    const isDone = (): boolean =>
+      this.#fault !== undefined || (this.#clients === 0 && this.#areEqual(0));
     await clock.runUntil(isDone, 180_000);
     this.#check();
   }
 
-  /** All are open, and have applied the same, to the end. */
-  #areEqual(): boolean {
+  /** All are open, whole, and have applied the same, to the end. */
+  #areEqual(lagMax: number): boolean {
     return groups.every((number) => {
-      const found = this.#machines.map(({ process }) => {
-        const group = process?.store === undefined ? undefined : process.host.group(number);
-        return group === undefined ? "" : `${group.appliedIndex}/${group.lastIndex}`;
-      });
-      const [applied, last] = (found[0] as string).split("/");
-      return found.every((each) => each === found[0]) && applied === last && applied !== undefined;
+      const found = this.#machines.map(({ process }) =>
+        process?.store === undefined ? undefined : process.host.group(number),
+      );
+      const lastIndex = Math.max(...found.map((group) => group?.lastIndex ?? 0));
+      return found.every(
+        (group) =>
+          group?.status().state === "up" && group.appliedIndex >= Math.max(1, lastIndex - lagMax),
+      );
     });
+  }
+
+  #describe(): string[] {
+    const lines = [`${this.#clients} clients${this.#isReplacing ? ", a member is replaced" : ""}`];
+    for (const { node, process } of this.#machines) {
+      const isOpen = process?.store !== undefined;
+      lines.push(`node ${node}: ${process === undefined ? "down" : isOpen ? "open" : "opens"}`);
+      for (const number of groups) {
+        const status = process?.host.group(number)?.status();
+        if (status === undefined) continue;
+        const { role, term, state, commit, applied, lastIndex, configuration } = status;
+        const facts = { role, term, state, commit, applied, lastIndex, ...configuration };
+        lines.push(`  group ${number}: ${JSON.stringify(facts)}`);
+      }
+    }
+    return lines;
   }
 
   async #judge(): Promise<string> {
     const { clock } = this.#world;
     const hashes: string[][] = [];
     const contents: string[] = [];
-    for (const { process } of this.#machines) {
+    for (const machine of this.#machines) {
+      const { process } = machine;
+      this.#countCopies(machine);
       const store = process?.store as LocalStore;
       this.#count(process as ReplicaProcess);
       const reader = new StoreReader(store, ["#"]);
@@ -481,4 +534,8 @@ export class ReplicasRun {
   }
 }
 
-const calm = { lossPerMille: 0, repeatPerMille: 0, damagePerMille: 0, delayMsMax: 1 } as const;
+/** Fates stay open for seconds, not for as long as a client waits. */
+const hasty: HostSettings = { ...quickRaft, waitTicksMax: 25 };
+
+const isFull = (error: unknown): boolean =>
+  isCodedError(error) && /_FULL$|SYNC_FAILED$/.test(error.code);
