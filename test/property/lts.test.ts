@@ -78,7 +78,8 @@ test("replicas that apply the records place every topic as the leader did", () =
         const place = leader.place(name, learned);
         leader.apply(learned);
         replica.apply(learned);
-        expect(replica.lookup(name)).toEqual(place);
+        const { stream, varying } = place;
+        expect(replica.lookup(name)).toMatchObject({ stream, varying });
       }
       expect(replica.records()).toEqual(leader.records());
       expect(replica.sizeBytes).toBe(leader.sizeBytes);
@@ -120,7 +121,8 @@ test("an inherited trie takes every topic, within the same limits", () => {
       for (const name of [...late, ...early]) {
         const place = second.place(name, []);
         expect(formatTopic(second.structureOf(place.stream), place.varying)).toBe(name);
-        expect(inherited.place(name, [])).toEqual(place);
+        const { stream, varying } = place;
+        expect(inherited.place(name, [])).toMatchObject({ stream, varying });
       }
       expect(second.streamCount).toBeLessThanOrEqual(chosen.streamsMax);
     }),
