@@ -9,16 +9,14 @@ import {
   Claimant,
   decodeShardCommand,
   encodeShardCommand,
-  type Fence,
 } from "../../src/cluster/core/claims.ts";
 import { type Fate, Fates } from "../../src/cluster/core/fates.ts";
 import type { Group } from "../../src/raft/index.ts";
+import { type Cooked, CookedQueue } from "../support/cooked-queue.ts";
 import { type ListMachine, RaftCluster, type Station } from "../support/raft-cluster.ts";
 
 const seeds = process.env.FLAGSTONE_LONG === "1" ? 300 : 25;
 const stepMs = 40;
-
-type Cooked = { readonly number: number; readonly id: number; readonly fence: Fence };
 
 /** The state that batches are cooked on: each must be the next of the one before. */
 class Replica {
@@ -60,8 +58,7 @@ class Leader {
   readonly fates: Fates;
   replica = new Replica();
   machine: ListMachine | undefined;
-  cooking: Cooked[] = [];
-  next: { readonly fence: Fence; number: number } | undefined;
+  readonly cooked = new CookedQueue();
 
   constructor(station: Station, tell: (id: number, fate: Fate) => void) {
     this.station = station;
@@ -131,7 +128,7 @@ class ClaimRun {
     if (leader.machine !== machine) {
       // A process of its own: what the one before waited for, it hears no more.
       leader.fates.end();
-      for (const { id } of leader.cooking.splice(0)) this.#tell(id, "retry");
+      this.#drop(leader.cooked.clear());
       leader.machine = machine;
       leader.replica = new Replica();
       leader.claimant.deposed();
@@ -140,14 +137,14 @@ class ClaimRun {
       leader.fates.applied(index, term, verdict as "apply");
     });
     if (!cooks) {
-      for (const { id } of leader.cooking.splice(0)) this.#tell(id, "retry");
+      this.#drop(leader.cooked.clear());
       return;
     }
     if (group.role === "leader") this.#claim(leader, group);
     else leader.claimant.deposed();
     this.#cook(leader);
     // Some of it long after it was cooked: in whatever term this node leads by then.
-    while (group.role === "leader" && leader.cooking.length > 0 && this.#random.chance(0.5)) {
+    while (group.role === "leader" && leader.cooked.size > 0 && this.#random.chance(0.5)) {
       this.#propose(leader, group);
     }
   }
@@ -163,27 +160,23 @@ class ClaimRun {
   #cook(leader: Leader): void {
     const fence = leader.claimant.fence(leader.replica.fence);
     if (fence === undefined) return;
-    if (leader.next?.fence !== fence) leader.next = { fence, number: leader.replica.count };
-    const id = ++this.#id;
-    leader.next.number++;
-    leader.cooking.push({ number: leader.next.number, id, fence });
+    leader.cooked.cook(++this.#id, fence, leader.replica.count);
   }
 
   #propose(leader: Leader, group: Group): void {
-    const { id, number, fence } = leader.cooking.shift() as Cooked;
+    const cooked = leader.cooked.take() as Cooked;
+    const { id, number, fence } = cooked;
     const payload = Buffer.from(JSON.stringify({ id, number }));
     const sent = this.#send(
       group,
       encodeShardCommand({ kind: "batch", fence, entryKind: 1, payload }),
     );
-    if (sent !== undefined) {
-      leader.fates.proposed(id, sent.index, sent.term);
-      return;
-    }
-    // What was cooked on it is void as well, and is cooked anew.
-    this.#tell(id, "retry");
-    for (const other of leader.cooking.splice(0)) this.#tell(other.id, "retry");
-    if (leader.next?.fence === fence) leader.next.number = number - 1;
+    if (sent !== undefined) leader.fates.proposed(id, sent.index, sent.term);
+    else this.#drop(leader.cooked.decline(cooked));
+  }
+
+  #drop(cooked: readonly Cooked[]): void {
+    for (const { id } of cooked) this.#tell(id, "retry");
   }
 
   /** Where it stands in the log; undefined when it was refused. */
