@@ -229,7 +229,7 @@ export class Dispatch implements SubscriberPort<Subscription> {
     if (outbound.dispatch({ message: ttv, choice, source, dup: inDoubt }) === "wait") {
       if (choice.qos !== 0 || outbound.blocked) return false;
       this.#context.counters.qos0Dropped++;
-    } else jobs.noteLive(ttv, ttv.ref);
+    } else jobs.noteLive(ttv, { ...ttv.ref, bringsNext: matches.some(bringsAll) });
     this.#taken(choice);
     return true;
   }
@@ -319,6 +319,11 @@ export class Dispatch implements SubscriberPort<Subscription> {
       this.pump();
     });
   }
+}
+
+/** What brought one message brings the stored ones behind it too, whoever published them. */
+function bringsAll({ qos, noLocal }: Subscription): boolean {
+  return qos > 0 && !noLocal;
 }
 
 /** A message at QoS 1 goes out at QoS 1, once, whoever published it, with nothing added. */

@@ -71,6 +71,11 @@ type Job = {
   state: "start" | "reading" | "sending" | "done";
 };
 
+export type LivePlace = Pick<TtvRef, "shard" | "timeUs"> & {
+  /** What brought it brings the newer ones of its topic too, where they are stored. */
+  readonly bringsNext: boolean;
+};
+
 export type CollectedJobs = ReadonlyArray<{
   readonly filter: string;
   /** Undefined: the job is over. */
@@ -159,20 +164,20 @@ export class RetainedJobs {
   }
 
   /**
-   * A message was sent live. If RETAIN was set, what was retained before it is out of date. `ref`:
+   * A message was sent live. If RETAIN was set, what was retained before it is out of date. `place`:
    * where it is stored; one from before the SUBSCRIBE may itself be the older one.
    */
-  noteLive({ topic, retain }: Pick<Ttv, "topic" | "retain">, ref?: TtvRef): void {
+  noteLive({ topic, retain }: Pick<Ttv, "topic" | "retain">, place?: LivePlace): void {
     if (!retain) return;
     const { liveTopicsMax, counters } = this.#options;
     let room = liveTopicsMax;
     for (const { sentLive } of this.#jobs.values()) room -= sentLive.size;
     for (const { tail, sentLive } of this.#jobs.values()) {
       const isKnown = sentLive.has(topic);
+      const isNewer = place === undefined || place.timeUs > (tail.get(place.shard) ?? neverUs);
+      if (!isNewer && (isKnown || !place.bringsNext)) continue;
       if (!isKnown && room-- <= 0) counters.liveTopicsFull++;
-      else if (ref === undefined || ref.timeUs > (tail.get(ref.shard) ?? neverUs)) {
-        sentLive.set(topic, "newer");
-      } else if (!isKnown) sentLive.set(topic, "unknown");
+      else sentLive.set(topic, isNewer ? "newer" : "unknown");
     }
   }
 

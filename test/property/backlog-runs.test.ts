@@ -3,7 +3,9 @@
 
 import fc from "fast-check";
 import { expect, test, vi } from "vitest";
-import type { Properties, Qos } from "../../src/mqtt/index.ts";
+import { parseRuleFile } from "../../src/broker/acl/rule-file.ts";
+import { RuleAccess } from "../../src/broker/index.ts";
+import type { Packet, Properties, Qos } from "../../src/mqtt/index.ts";
 import { ShardCursor } from "../../src/store/pools/cursor.ts";
 import { BrokerWorld } from "../support/broker-world.ts";
 import { publishing, type RawMqtt, subscribing } from "../support/raw-mqtt.ts";
@@ -17,10 +19,13 @@ type Sent = {
   readonly sizeBytes: number;
 };
 
+/** Cut off, with DISCONNECT, taken over in the middle of what is sent, or with the whole node. */
+type End = "cut" | "bye" | "taken" | "crash";
+
 type Play = {
   readonly sent: readonly Sent[];
-  /** By turn: whether acks are given, and whether the sessions are cut off. */
-  readonly turns: ReadonlyArray<{ readonly acks: boolean; readonly cut: boolean }>;
+  /** By turn: whether acks are given, and how it ends for the sessions. */
+  readonly turns: ReadonlyArray<{ readonly acks: boolean; readonly end: End }>;
 };
 
 const levels = [4, 5] as const;
@@ -34,7 +39,13 @@ const one = fc.record({
     {},
     {},
     { messageExpiryS: 900 },
-    { contentType: "t" },
+    {
+      userProperties: [
+        ["b", "1"],
+        ["a", "2"],
+        ["b", "1"],
+      ],
+    },
   ),
   sizeBytes: fc.constantFrom(0, 3, 3, 3, 130),
 });
@@ -42,9 +53,14 @@ const plays: fc.Arbitrary<Play> = fc.record({
   sent: fc
     .array(fc.tuple(one, fc.integer({ min: 1, max: 20 })), { minLength: 1, maxLength: 6 })
     .map((parts) => parts.flatMap(([each, times]) => Array.from({ length: times }, () => each))),
-  turns: fc.array(fc.record({ acks: fc.boolean(), cut: fc.boolean() }), { maxLength: 4 }),
+  turns: fc.array(
+    fc.record({ acks: fc.boolean(), end: fc.constantFrom<End>("cut", "bye", "taken", "crash") }),
+    { maxLength: 4 },
+  ),
 });
 
+/** One of the sessions may not read a topic within its filter. */
+const rules = "everyone\ntopic readwrite #\nclient barred\ntopic deny a/2\n";
 const kept = { sessionExpiryS: 1000 };
 const sessions: Record<string, { level: 4 | 5; properties: Properties }> = {
   v4: { level: 4, properties: {} },
@@ -53,18 +69,29 @@ const sessions: Record<string, { level: 4 | 5; properties: Properties }> = {
   small: { level: 5, properties: { ...kept, maximumPacketSize: 100 } },
   aliased: { level: 5, properties: { ...kept, topicAliasMaximum: 2 } },
   several: { level: 5, properties: { ...kept, receiveMaximum: 3 } },
+  kept: { level: 5, properties: kept },
+  mixed: { level: 5, properties: kept },
+  barred: { level: 4, properties: {} },
+  own: { level: 5, properties: kept },
 };
-const subscriptions = {
-  v4: subscribing(["a/#"], { qos: 1 }),
-  v5: subscribing(["a/1", "+/2"], { qos: 2 }),
-  named: subscribing(["a/1"], { qos: 1 }, 1, { subscriptionIdentifiers: [7] }),
-  small: subscribing(["a/+"], { qos: 1 }),
-  aliased: subscribing(["a/#"], { qos: 1 }),
-  several: subscribing(["a/1", "a/#"], { qos: 1 }),
+const subscriptions: Record<string, Packet[]> = {
+  v4: [subscribing(["a/#"], { qos: 1 })],
+  v5: [subscribing(["a/1", "+/2"], { qos: 2 })],
+  named: [subscribing(["a/1"], { qos: 1 }, 1, { subscriptionIdentifiers: [7] })],
+  small: [subscribing(["a/+"], { qos: 1 })],
+  aliased: [subscribing(["a/#"], { qos: 1 })],
+  several: [subscribing(["a/1", "a/#"], { qos: 1 })],
+  kept: [subscribing(["a/#"], { qos: 1, retainAsPublished: true })],
+  mixed: [subscribing(["a/#"], { qos: 0 }), subscribing(["+/1"], { qos: 1 })],
+  // It publishes the first messages.
+  own: [subscribing(["a/#"], { qos: 1, noLocal: true })],
+  barred: [subscribing(["a/#"], { qos: 1 })],
 };
 
 async function play({ sent, turns }: Play): Promise<Record<string, string[]>> {
-  const world = await BrokerWorld.start({ settings: { storeQos0: true } });
+  const access = new RuleAccess({ hasLoginRights: false });
+  access.setRules("rule_file", parseRuleFile(rules));
+  const world = await BrokerWorld.start({ settings: { storeQos0: true }, access });
   const heard: Record<string, string[]> = {};
   const connect = async (name: string): Promise<RawMqtt> => {
     const { level, properties } = sessions[name] as { level: 4 | 5; properties: Properties };
@@ -73,10 +100,14 @@ async function play({ sent, turns }: Play): Promise<Record<string, string[]>> {
   for (const [name, packet] of Object.entries(subscriptions)) {
     heard[name] = [];
     const client = await connect(name);
-    client.say(packet);
+    client.say(...packet);
     await world.advance();
     client.drop();
   }
+  const own = await connect("own");
+  for (const id of [1, 2, 3]) own.say(publishing("a/1", `own ${id}`, { id }));
+  await world.advance();
+  own.disconnect();
   const publishers = await Promise.all(
     levels.map((level) => world.connect(`p${level}`, { level })),
   );
@@ -88,23 +119,35 @@ async function play({ sent, turns }: Play): Promise<Record<string, string[]>> {
     (publishers[from] as RawMqtt).say(publishing(topic, text, fields));
   }
   await world.advance(2000);
-  for (const { acks, cut } of [...turns, { acks: true, cut: false }]) {
+  for (const publisher of publishers) publisher.disconnect();
+  await world.advance();
+  for (const { acks, end } of [...turns, { acks: true, end: "bye" }]) {
     const clients: Array<[string, RawMqtt]> = [];
-    for (const name of Object.keys(sessions)) {
-      const client = await connect(name);
-      client.autoAck = acks;
-      clients.push([name, client]);
-    }
-    await world.advance(1500);
+    const enter = async (): Promise<void> => {
+      for (const name of Object.keys(sessions)) {
+        const client = await connect(name);
+        client.autoAck = acks;
+        clients.push([name, client]);
+      }
+      await world.advance(1500);
+    };
+    await enter();
+    if (end === "taken") await enter();
     for (const [name, client] of clients) {
-      heard[name]?.push("connected", ...client.take(), `closed ${client.isClosed}`);
-      if (cut) client.drop();
-      else client.disconnect();
+      heard[name]?.push(...client.packets.map(allOf), `closed ${client.isClosed}`);
+      if (end === "cut") client.drop();
+      else if (end !== "crash" && !client.isClosed) client.disconnect();
     }
+    if (end === "crash") await world.crash();
     await world.advance(1500);
   }
   await world.clock.complete(world.broker.close());
   return heard;
+}
+
+/** Every field, properties in their order. */
+function allOf(packet: Packet): string {
+  return JSON.stringify(packet, (_, value) => (Buffer.isBuffer(value) ? value.toString() : value));
 }
 
 test("a backlog comes alike in runs and message by message", { timeout: 120_000 }, async () => {

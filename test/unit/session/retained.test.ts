@@ -254,6 +254,22 @@ describe("retained messages to a durable session", () => {
     expect(lines).toEqual(["q1 t older", "q0 retain t newer"]);
   });
 
+  test("what No Local leaves out of the backlog is not kept away from another filter's job", async () => {
+    const world = await World.start();
+    const s = await world.client("s").connect({ receiveMaximum: 1 });
+    await s.subscribe("first", { retainHandling: 2 });
+    await s.subscribe("t", { noLocal: true, retainHandling: 2 });
+    await world.publish("p", "first", "in flight");
+    await world.publish("p", "t", "older", { qos: 1, retain: true });
+    await world.publish("s", "t", "newer", { qos: 1, retain: true });
+    await s.subscribe("+");
+    s.autoAck = true;
+    s.puback(1);
+    await world.advance(500);
+    const lines = ofTopic(s.take(), "t").map((line) => line.replace(/publish (\d+ )?/, ""));
+    expect(lines).toEqual(["q1 t older", "q1 retain t newer"]);
+  });
+
   test("what an UNSUBSCRIBE drops from the backlog is not kept away from another filter's job", async () => {
     const world = await World.start();
     await putMany(world, 20);
