@@ -89,14 +89,14 @@ export class RawClient {
   /** The next frame, whatever it is. */
   async next(withinMs = waitMsDefault): Promise<Frame> {
     const frame = await this.#wait(withinMs, () => this.#frames.shift());
-    if (frame === undefined) throw new Error(this.#said(`no packet within ${withinMs} ms`));
+    if (frame === undefined) throw new Error(this.#said(this.#missing("packet", withinMs)));
     return frame;
   }
 
   /** The next packet, which must be of this kind. */
   async expect<K extends PacketKind>(kind: K, withinMs = waitMsDefault): Promise<PacketOf<K>> {
     const frame = await this.#wait(withinMs, () => this.#frames.shift());
-    if (frame === undefined) throw new Error(this.#said(`no ${kind} within ${withinMs} ms`));
+    if (frame === undefined) throw new Error(this.#said(this.#missing(kind, withinMs)));
     const { packet } = frame;
     if (packet?.cmd !== kind) {
       throw new Error(this.#said(`${formatFrame(frame)} came where ${kind} was expected`));
@@ -195,6 +195,11 @@ export class RawClient {
     this.#end ??= how;
     this.#socket.end();
     this.#wake();
+  }
+
+  /** One that was closed, by overload say, did not run out of time. */
+  #missing(what: string, withinMs: number): string {
+    return this.#end === undefined ? `no ${what} within ${withinMs} ms` : `no ${what} came`;
   }
 
   #said(text: string): string {

@@ -1,10 +1,11 @@
 // Users, keys and rules are read again together: all of it holds then, or nothing of it.
 
 import { generateKeyPairSync } from "node:crypto";
+import { promises } from "node:fs";
 import { rename, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import * as jose from "jose";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { SeededRandom, SimClock, silentLogger } from "../../../src/base/index.ts";
 import { passwordFileSlices, ruleFileSlices, type Verdict } from "../../../src/broker/index.ts";
 import { createSettings } from "../../../src/node/config/config.ts";
@@ -14,6 +15,16 @@ import type { MapShard } from "../../../src/store/index.ts";
 import { renewed, server } from "../../support/certificates.ts";
 import { loginRequest } from "../../support/login-request.ts";
 import { withTemporaryFolder } from "../../support/temporary-folder.ts";
+
+/** The next time it is asked for the file is not read. */
+async function unreadable(file: string, code: string): Promise<void> {
+  const { readFile } = promises;
+  const reading = vi.spyOn(promises, "readFile").mockImplementation((path, options) => {
+    if (path !== file) return readFile(path, options);
+    reading.mockRestore();
+    return Promise.reject(Object.assign(new Error(code), { code }));
+  });
+}
 
 /** Nobody is stored. */
 const meta = { list: async () => [], get: async () => undefined } as unknown as MapShard;
@@ -75,6 +86,10 @@ test("a broken file or certificate keeps the keys, users and rules that held, al
       () => write("users", "alice:word\n"),
       () => write("users", users.slice(0, -1)),
       () => write("users", users).then(() => write("rules", "everyone\ntopic reed #\n")),
+      // No descriptor is left, or no right to read it.
+      () =>
+        write("rules", "everyone\ntopic read b\n").then(() => unreadable(path("rules"), "EMFILE")),
+      () => unreadable(path("users"), "EACCES"),
     ]) {
       await spoil();
       await expect(security.reload()).rejects.toThrow();
