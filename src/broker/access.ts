@@ -29,6 +29,12 @@ export const allowAll: AccessPort = { authorize: () => true };
 
 const dollar = 0x24;
 
+/**
+ * What bridges of Mosquitto say of themselves, and leave as their wills: refused they would not get
+ * in (docs/decisions/025-states-of-bridges.md).
+ */
+const bridgeState = /^\$SYS\/broker\/connection\/[^/]+\/state$/;
+
 export type Prefixes = {
   /** First levels that clients cannot publish to: the broker's own topics. */
   readonly closedPrefixes: readonly string[];
@@ -50,7 +56,8 @@ export class Rights {
 
   /** Whether it is one of the broker's own topics. */
   isClosed(topic: string): boolean {
-    return topic.charCodeAt(0) === dollar && this.#closed.has(firstLevel(topic));
+    if (topic.charCodeAt(0) !== dollar || !this.#closed.has(firstLevel(topic))) return false;
+    return !bridgeState.test(topic);
   }
 
   may(action: AccessAction, client: Client, topic: string): boolean {

@@ -8,6 +8,7 @@ import { isLong, LaunchedBroker } from "../../support/launched-broker.ts";
 import {
   bytes,
   connect,
+  field,
   publish,
   publish5,
   pubrel,
@@ -274,3 +275,29 @@ test("R117: a bridge both ways makes no loop with No Local, nor with levels 131 
     await old.close();
   }
 });
+
+test.each(levels)(
+  "a bridge of Mosquitto may tell its state under $SYS, as its will too: MQTT level %i",
+  async (level) => {
+    const topic = `$SYS/broker/connection/host.b${level}/state`;
+    const { client: watch } = await broker.connect("bridge watch", { level: 4 });
+    watch.send(subscribe4(1, [[topic, 1]]));
+    await watch.expect("suback");
+    const bridge = await broker.raw(level);
+    const rest = [level === 5 ? "00" : "", field(topic), field("0")];
+    const sent = connect({ level, clientId: `host.b${level}`, flags: 0x2e, rest });
+    if (level === 4) sent[sent.indexOf("MQTT") + 4] = 0x84;
+    bridge.send(sent);
+    expect((await bridge.next()).bytes[3]).toBe(0);
+    const form = level === 5 ? publish5 : publish;
+    bridge.send(form(topic, "1", { qos: 1, id: 1, retain: true }));
+    await bridge.expect("puback");
+    await watch.expectBytes(publish(topic, "1", { qos: 1, id: 1 }));
+    bridge.drop();
+    await watch.expectBytes(publish(topic, "0", { qos: 1, id: 2 }));
+    // The values of the broker's own are nobody else's.
+    const { client: forger } = await broker.connect("forger", { level: 5 });
+    forger.send(publish5("$SYS/broker/version", "mine", { qos: 1, id: 1 }));
+    expect((await forger.expect("puback")).reasonCode).toBe(0x87);
+  },
+);

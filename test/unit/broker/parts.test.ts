@@ -90,6 +90,10 @@ describe("Rights", () => {
   test.each([
     ["$SYS", false, true],
     ["$SYS/broker", false, true],
+    ["$SYS/broker/connection/host.bridge/state", true, true],
+    ["$SYS/broker/connection/a/b/state", false, true],
+    ["$SYS/broker/connection/a/state/x", false, true],
+    ["$SYS/broker/connection//state", false, true],
     ["$SYSTEM/broker", true, true],
     ["$internal/x", false, false],
     ["$internal", false, false],

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { flappingSettingsDefault } from "../../../src/broker/limits/flapping.ts";
 import { BrokerWorld } from "../../support/broker-world.ts";
-import { publishing } from "../../support/raw-mqtt.ts";
+import { publishing, type RawMqtt } from "../../support/raw-mqtt.ts";
 
 const durable = { properties: { sessionExpiryS: 3600 } };
 
@@ -25,16 +25,37 @@ describe("rates", () => {
     expect(world.broker.counters.ratePauses).toBeGreaterThan(0);
   });
 
-  test("bytes count, and those of one address together", async () => {
-    const world = await BrokerWorld.start({ settings: { bytesPerSPerAddress: 10_000 } });
-    const [a, b] = [await world.connect("a"), await world.connect("b")];
-    // Each alone would be done in half a second: a burst of a second is free.
-    for (const client of [a, b]) client.publish("t", "x".repeat(15_000), { id: 1 });
-    await world.advance(1200);
-    expect(a.lines.length + b.lines.length).toBeLessThan(2);
-    await world.advance(3000);
-    expect([a.take(), b.take()]).toEqual([["puback #1 0x10"], ["puback #1 0x10"]]);
-  });
+  test.each([
+    [{ bytesPerSPerAddress: 10_000 }, ["one", "one"], true],
+    [{ bytesPerSPerAddress: 10_000 }, ["one", "two"], false],
+    [{ bytesPerS: 10_000 }, ["one", "two"], true],
+    [{ messagesPerSPerAddress: 10 }, ["one", "one"], true],
+    [{ messagesPerSPerAddress: 10 }, ["one", "two"], false],
+    [{ messagesPerS: 10 }, ["one", "two"], true],
+  ] as const)(
+    "bytes and messages count by address, and in total: %j from %j",
+    async (settings, hosts, isSlow) => {
+      const world = await BrokerWorld.start({ settings });
+      const clients: RawMqtt[] = [];
+      for (const host of hosts) {
+        const client = await world.dial(host);
+        client.connect(`client ${clients.length}`);
+        await world.advance();
+        client.take();
+        clients.push(client);
+      }
+      // Each alone would be done in half a second: a burst of a second is free.
+      const acked = Array.from({ length: 15 }, (_, n) => `puback #${n + 1} 0x10`);
+      for (const [n] of acked.entries()) {
+        for (const client of clients) client.publish("t", "x".repeat(1000), { id: n + 1 });
+        await world.advance(1);
+      }
+      await world.advance(1000);
+      expect(clients.every(({ lines }) => lines.length === acked.length)).toBe(!isSlow);
+      await world.advance(3000);
+      expect(clients.map((client) => client.take())).toEqual([acked, acked]);
+    },
+  );
 
   test("new connections beyond their rate are closed, per address, listener and in total", async () => {
     for (const options of [
