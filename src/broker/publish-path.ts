@@ -21,7 +21,6 @@ import type {
   AppendRun,
   AppendRunDone,
   Store,
-  Ttv,
   WriterStamp,
 } from "../store/index.ts";
 import type { Client, Rights } from "./access.ts";
