@@ -2,6 +2,7 @@
 //
 //   --sessions 50000    durable sessions, three of which get a backlog
 //   --filters 20        subscriptions of each
+//   --lanes 256         sessions made at once
 //   --dir bench-data    a folder on a real disk
 //   --only make         makes the sessions and leaves them; `--only measure` begins with those
 //   --save NAME         keeps the lines under this name in bench/results
@@ -24,6 +25,7 @@ const { values } = parseArgs({
   options: {
     sessions: { type: "string", default: "50000" },
     filters: { type: "string", default: "20" },
+    lanes: { type: "string", default: "256" },
     dir: { type: "string", default: "bench-data" },
     only: { type: "string" },
     save: { type: "string" },
@@ -82,10 +84,13 @@ async function dial(port, localAddress = "127.0.0.1") {
   await new Promise((done, failed) => socket.once("connect", done).once("error", failed));
   let waiting = () => undefined;
   socket.on("data", () => waiting());
+  let failed = () => undefined;
+  socket.once("close", () => failed(new Error("the node closed a connection")));
   return {
     ask: (bytes) =>
-      new Promise((done) => {
+      new Promise((done, closed) => {
         waiting = done;
+        failed = closed;
         socket.write(bytes);
       }),
     end: () => socket.end(packet(0xe0, Buffer.alloc(0))),
@@ -180,7 +185,7 @@ if (isMade) node.key = readFileSync(keyFile, "utf8");
 else writeFileSync(keyFile, node.key, { mode: 0o600 });
 
 async function makeSessions() {
-  const lanes = 256;
+  const lanes = Number(values.lanes);
   let next = 0;
   const began = performance.now();
   await Promise.all(
