@@ -35,7 +35,7 @@ export interface ClientsPort {
     slices: Slices,
   ): Promise<{
     readonly clients: readonly ClientInfo[];
-    readonly hasMore: boolean;
+    readonly next: string | undefined;
     readonly total: number;
   }>;
   /** Like `list`, of those without a durable session, with what they are subscribed to. */

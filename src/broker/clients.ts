@@ -51,7 +51,8 @@ export type ClientQuery = {
 
 export type ClientPage = {
   readonly clients: readonly ClientView[];
-  readonly hasMore: boolean;
+  /** What the page behind begins after, whoever of this one has gone meanwhile. */
+  readonly next: string | undefined;
   /** Clients that have the prefix, all pages together. */
   readonly total: number;
 };
@@ -76,8 +77,10 @@ export class ClientDirectory {
       total++;
       if (clientId > after) keepSmallest(smallest, connection, countMax + 1);
     }
-    const clients = smallest.slice(0, countMax).flatMap((connection) => connection.view() ?? []);
-    return { clients, hasMore: smallest.length > countMax, total };
+    const page = smallest.slice(0, countMax);
+    const clients = page.flatMap((connection) => connection.view() ?? []);
+    const next = smallest.length > countMax ? page.at(-1)?.client.clientId : undefined;
+    return { clients, next, total };
   }
 
   /** Like `list`, of clients without a durable session. */

@@ -56,7 +56,17 @@ process.on("uncaughtException", (error) => process.exit(reportError(error, io)))
 const whileRunning = setInterval(() => undefined, 2 ** 30);
 const exitCode = await runCli(process.argv.slice(2), io);
 clearInterval(whileRunning);
+if (needsReader) await readerHasAll();
 process.exit(exitCode);
+
+/** A pipe takes so much at once; what waits for a slow reader would be lost. A signal ends the wait. */
+async function readerHasAll(): Promise<void> {
+  for (const signal of ["SIGINT", "SIGTERM"]) process.removeAllListeners(signal);
+  for (const stream of [process.stdout, process.stderr]) {
+    if (stream.writableLength === 0) continue;
+    await new Promise<void>((resolve) => stream.write("", () => resolve()));
+  }
+}
 
 /** `flagstone` when called by that name, else the line that called it, to copy. */
 function commandName(script: string): string {

@@ -18,7 +18,7 @@ export const exitCodeHelp: Readonly<Record<keyof typeof exitCodes, string>> = {
   ok: "done",
   failed: "not done: refused, or timed out",
   usage: "the command line is wrong",
-  badConfiguration: "the configuration is wrong; nothing was started",
+  badConfiguration: "the configuration is wrong; nothing was started or changed",
   cannotStartOrReach: "the node cannot start, or the broker cannot be reached",
   storageFailed: "the storage failed while running; mend the volume, then start again",
   ourBug: "a fault of Flagstone itself; please report it",
@@ -41,8 +41,10 @@ const byCode: ReadonlyArray<readonly [prefix: string, exit: ExitCode]> = [
 /** The exit code for an error that ends a command. Anything without a code is our bug. */
 export function exitCodeOf(error: unknown): ExitCode {
   if (!(error instanceof CodedError)) return exitCodes.ourBug;
-  // A node answered: it is there, and its storage is its own matter.
-  if (typeof error.details.status === "number") return exitCodes.failed;
+  // A node answered: it is there, and its storage is its own matter. Its configuration is the caller's.
+  if (typeof error.details.status === "number") {
+    return error.code.startsWith("CONFIG_") ? exitCodes.badConfiguration : exitCodes.failed;
+  }
   const found = byCode.find(([prefix]) => error.code.startsWith(prefix));
   if (found !== undefined) return found[1];
   const isStorage = storageRooms.some((room) => error.code.startsWith(room));

@@ -1,5 +1,6 @@
 // The operator's surface on the launched broker: HTTP interface and the commands over it.
 
+import { spawn } from "node:child_process";
 import { chmod, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import net from "node:net";
 import { join } from "node:path";
@@ -7,9 +8,9 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { createAdminClient } from "../../src/admin/client.ts";
 import { metricsReference } from "../../src/cli/reference.ts";
-import { startBroker } from "../support/broker-process.ts";
+import { launcherPath, startBroker } from "../support/broker-process.ts";
 import { runFlagstone } from "../support/command-line.ts";
-import { connect, keyIn, operated } from "../support/operated-broker.ts";
+import { connect, keyIn, leaveSessions, operated } from "../support/operated-broker.ts";
 import { withTemporaryFolder } from "../support/temporary-folder.ts";
 
 describe("the admin port", () => {
@@ -165,6 +166,25 @@ describe("an operator", () => {
       await reader.endAsync();
     }));
 
+  test("gets all of a long answer through a pipe, however late it is read", () =>
+    operated(async ({ broker, admin, url, key }) => {
+      await leaveSessions(broker.port, ["s"], ["a"]);
+      const payload = "x".repeat(60_000);
+      for (let n = 0; n < 8; n++) await admin.publish({ body: { topic: "a", payload } });
+      const line = [launcherPath(), "history", "a", "--payload", "-o", "json"];
+      const env = { ...process.env, FLAGSTONE_URL: url, FLAGSTONE_KEY: key };
+      const child = spawn(process.execPath, line, { env, stdio: ["ignore", "pipe", "inherit"] });
+      const ended = new Promise((resolve) => child.once("close", resolve));
+      // The pipe is full long before that.
+      await Promise.race([ended, new Promise((resolve) => setTimeout(resolve, 3000))]);
+      let text = "";
+      child.stdout.setEncoding("utf8").on("data", (part) => {
+        text += part;
+      });
+      expect(await ended).toBe(0);
+      expect(JSON.parse(text).items).toHaveLength(8);
+    }));
+
   test("reloads the configuration: all or nothing, and sees what would change before", () =>
     withTemporaryFolder((place) => {
       const file = join(place, "f.yaml");
@@ -187,7 +207,7 @@ describe("an operator", () => {
             for (const spoil of faults) {
               await spoil();
               const { code, stderr } = await run(["reload"]);
-              expect(code).toBe(1);
+              expect(code).toBe(3);
               expect(stderr).toContain("f.yaml");
               expect(await level()).toBe("info");
             }

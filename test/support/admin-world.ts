@@ -292,7 +292,7 @@ export function paperNode() {
   };
   const parts: RunningParts = {
     clients: {
-      list: async () => ({ clients: [], hasMore: false, total: 0 }),
+      list: async () => ({ clients: [], next: undefined, total: 0 }),
       live: async ({ after }) => ({
         clients:
           "aa" > after ? [{ clientId: "aa", subscriptions: () => [subscription("x/+")] }] : [],

@@ -27,15 +27,11 @@ export function sessionHandlers(running: Running, clock: Clock): SessionHandlers
     listClients: async ({ query }) => {
       const countMax = query.limit ?? limitDefault;
       const { clientIdPrefix: prefix = "", after = "" } = query;
-      const { clients, hasMore, total } = await running().clients.list(
+      const { clients, next, total } = await running().clients.list(
         { prefix, after, countMax },
         walkSlices(clock),
       );
-      return given({
-        items: [...clients],
-        next: hasMore ? clients.at(-1)?.clientId : undefined,
-        total,
-      });
+      return given({ items: [...clients], next, total });
     },
     getClient: ({ params: { clientId } }) => {
       const client = running().clients.get(clientId);

@@ -37,7 +37,7 @@ test("a page of many connections is looked at in slices; the smallest are on it,
   });
   const page = await directory.list({ ...all, countMax: 2 }, slices);
   expect(page.clients.map(({ clientId }) => clientId)).toEqual(["c0000", "c0001"]);
-  expect([page.total, page.hasMore, pauses]).toEqual([1000, true, 10]);
+  expect([page.total, page.next, pauses]).toEqual([1000, "c0001", 10]);
   const live = await directory.live({ ...all, countMax: 1000 }, slices);
   expect([live.clients.length, live.subscriptionCount, pauses]).toEqual([666, 666, 20]);
   expect([...(live.clients[0]?.subscriptions() ?? [])]).toEqual([subscription]);
@@ -51,4 +51,17 @@ test("who goes between two slices is not on the page", async () => {
   });
   const page = await directory.list({ ...all, countMax: 3 }, slices);
   expect(page.clients.map(({ clientId }) => clientId)).toEqual(["c0001", "c0002"]);
+});
+
+test("a page of which all have gone meanwhile ends no walk: there is more behind it", async () => {
+  const { connections, directory } = connected(10);
+  const slices = new Slices(10, async () => {
+    for (const each of connections) {
+      if (each.client.clientId < "c0003") each.view = () => undefined;
+    }
+  });
+  const page = await directory.list({ ...all, countMax: 3 }, slices);
+  expect([page.clients, page.next]).toEqual([[], "c0002"]);
+  const rest = await directory.list({ ...all, after: "c0002", countMax: 10 }, slices);
+  expect([rest.clients.length, rest.next]).toEqual([7, undefined]);
 });

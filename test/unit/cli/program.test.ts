@@ -170,6 +170,9 @@ test("exit codes follow the error", () => {
   expect(exitCodeOf(logErrors.damaged({}))).toBe(4);
   expect(exitCodeOf(storeErrors.formatNewer({}))).toBe(4);
   expect(exitCodeOf(new CodedError("OTHER_X", "internal", "", {}))).toBe(70);
+  // Those that a node answered with: its storage is not this command's, a configuration is the caller's.
+  expect(exitCodeOf(new CodedError("DISK_FAILED", "internal", "", { status: 500 }))).toBe(1);
+  expect(exitCodeOf(new CodedError("CONFIG_INVALID", "invalid", "", { status: 400 }))).toBe(3);
   expect(exitCodeOf(new TypeError("x"))).toBe(70);
 });
 
