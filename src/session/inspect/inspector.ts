@@ -309,10 +309,19 @@ export class Inspector implements SessionInspector {
     const { found, next } = await this.#find(query, request);
     const clientIds = found.map(({ clientId }) => clientId);
     if (request.dryRun) return { clientIds, next };
+    const { table, context } = this.#parts;
+    const { store, clock } = context;
     const lanes = new Lanes(lanesMax);
+    const spared = new Set<string>();
     let failure: unknown;
     for (const clientId of clientIds) {
       await lanes.run(async () => {
+        // Who has come back, or has read on, since it was found is not what was asked for.
+        const entry = table.get(clientId);
+        if (entry === undefined || !isMatch(entry, query, { store, nowUs: clock.wallUs() })) {
+          spared.add(clientId);
+          return;
+        }
         try {
           await changeOne(clientId);
         } catch (error) {
@@ -322,7 +331,7 @@ export class Inspector implements SessionInspector {
     }
     await lanes.idle();
     if (failure !== undefined) throw failure;
-    return { clientIds, next };
+    return { clientIds: clientIds.filter((clientId) => !spared.has(clientId)), next };
   }
 
   async #purgeOne(clientId: string): Promise<void> {

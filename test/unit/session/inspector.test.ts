@@ -304,6 +304,18 @@ describe("changing sessions", () => {
     expect(world.store.stateShards.flatMap((shard) => shard.keys())).toEqual([]);
   });
 
+  test("who has come back since it was found among those that are away is let alone", async () => {
+    const world = await World.start();
+    const ids = Array.from({ length: 40 }, (_, n) => `c${String(n).padStart(2, "0")}`);
+    for (const clientId of ids) await offline(world, clientId);
+    const back = world.client("c39");
+    const ended = world.sessions.inspector.end({ state: "offline" }, everything);
+    await back.connect();
+    expect((await world.clock.complete(ended)).clientIds).toEqual(ids.slice(0, -1));
+    expect(names(await list(world))).toEqual(["c39"]);
+    expect(back.take().filter((line) => line.startsWith("end"))).toEqual([]);
+  });
+
   test("R16: one subscription is dropped, connected or not, and what waits because of it", async () => {
     const world = await World.start();
     const s = await world.client("s").connect();
