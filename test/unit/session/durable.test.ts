@@ -345,6 +345,29 @@ describe("checkpoints", () => {
     expect(outKeys(world)).toEqual([]);
   });
 
+  test("behind a large round the next one waits as long as its keys allow, a second at most", async () => {
+    const world = await World.start({ settings: { checkpointKeysPerS: 20 } });
+    const s = await world.client("s").connect();
+    await s.subscribe("t");
+    const publishAll = async (count: number) => {
+      for (let n = 0; n < count; n++) await world.publish("p", "t", "open");
+    };
+    await publishAll(10);
+    await world.advance(1000);
+    expect(outKeys(world)).toHaveLength(10);
+    await publishAll(60);
+    await world.advance(1000);
+    expect(outKeys(world)).toHaveLength(70);
+    s.puback(1);
+    await world.advance(900);
+    expect(outKeys(world)).toHaveLength(70);
+    await world.advance(150);
+    expect(outKeys(world)).toHaveLength(69);
+    s.puback(2);
+    await world.advance(120);
+    expect(outKeys(world)).toHaveLength(68);
+  });
+
   test("an idle session writes nothing", async () => {
     const world = await World.start();
     const s = await world.client("s").connect();
