@@ -66,16 +66,17 @@ describe("the admin port", () => {
       other.close();
     }));
 
-  test("idle strangers get so many connections and no more, and leave room when they go", () =>
+  test("an idle stranger gets half of the connections, and others find room", () =>
     operated(async ({ broker, url }) => {
-      const sockets = Array.from({ length: 520 }, () =>
-        net
-          .connect({ port: broker.adminPort as number, host: "127.0.0.1" })
-          .on("error", () => undefined),
+      const port = broker.adminPort as number;
+      const at = { port, host: "127.0.0.1", localAddress: "127.0.0.2" };
+      const sockets = Array.from({ length: 264 }, () =>
+        net.connect(at).on("error", () => undefined),
       );
-      await expect.poll(() => sockets.filter((one) => one.destroyed).length).toBe(8);
+      const refused = () => sockets.filter((one) => one.destroyed).length;
+      await expect.poll(refused, { timeout: 20_000 }).toBe(8);
+      expect((await fetch(`${url}/livez`)).status).toBe(200);
       for (const socket of sockets) socket.destroy();
-      await expect.poll(async () => (await fetch(`${url}/livez`)).status).toBe(200);
     }));
 
   test("health and metrics are there without a key; the page of metrics names them all", () =>
@@ -303,15 +304,4 @@ describe("an operator", () => {
       expect((await broker.exited).code).toBe(0);
       for (const client of clients) client.end(true);
     }));
-});
-
-test("a command's first output comes quickly: it loads no node", async () => {
-  const took: number[] = [];
-  for (let round = 0; round < 3; round++) {
-    const startedMs = Date.now();
-    await runFlagstone(["sessions", "--help"]);
-    took.push(Date.now() - startedMs);
-  }
-  // 150 ms on an idle machine; a busy one gets room.
-  expect(Math.min(...took)).toBeLessThan(1500);
 });
