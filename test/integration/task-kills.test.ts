@@ -1,4 +1,4 @@
-// Verifying, compacting and packing anew over the sudden end of their node: what was noted goes on, no
+// Verifying, compacting, packing anew and dropping over the sudden end of their node: what was noted goes on, no
 // shard is visited again, and every message is there. An export has a test of its own.
 
 import { readFile } from "node:fs/promises";
@@ -21,7 +21,12 @@ const database = "messages";
 const triesMax = 20;
 
 type Kind = "verify" | "compact" | "repack";
-type Noted = { readonly id: string; readonly state: string; readonly shardsLeft: unknown[] };
+type Noted = {
+  readonly id: string;
+  readonly state: string;
+  readonly shardsLeft: unknown[];
+  readonly report?: { generations?: number };
+};
 
 /** A sealed generation in each shard. Every other message is soon expired, for which a slab is packed. */
 async function fill(at: Operated): Promise<void> {
@@ -132,6 +137,25 @@ test("a repack whose node is killed within a slab goes on with it and loses no m
       const { report: found } = await ended(at, await begun(at, "verify"));
       expect(found).toMatchObject({ findings: [] });
       expect(await lastingIn(at)).toEqual(lasting);
+    } finally {
+      await at.broker.kill();
+    }
+  }));
+
+test("a drop whose node is killed goes on until no message is left", () =>
+  withTemporaryFolder(async (folder) => {
+    let at = await startOperated({ folder, args, env: signals });
+    try {
+      await fill(at);
+      const body = { kind: "drop", database, untilUs: Date.now() * 1000, force: true } as const;
+      const { id } = await at.admin.startTask({ body });
+      const dropped = async () => Number((await notedIn(at, id)).report?.generations ?? 0);
+      await expect.poll(dropped, { timeout: 60_000, interval: 1 }).toBeGreaterThan(0);
+      await at.broker.kill();
+      expect((await notedIn(at, id)).state).toBe("running");
+      at = await startOperated({ folder, args, key: at.key });
+      await ended(at, id);
+      expect(await lastingIn(at)).toEqual([]);
     } finally {
       await at.broker.kill();
     }
