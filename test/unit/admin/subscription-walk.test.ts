@@ -100,3 +100,52 @@ test("a walk of all of them meets each once, in slices as well", async () => {
   expect([seen.size, count]).toEqual([5000, 5000]);
   expect(Math.max(...turns)).toBeLessThanOrEqual(rowsPerTurnMax + 20);
 });
+
+test("all that stays comes once, whatever is unsubscribed between two pages", async () => {
+  const world = await adminWorld();
+  const { sessions, clients } = world.node.parts;
+  const long = "l".repeat(60_000);
+  // The first fills its cursor, and has one filter.
+  const durable = "d".repeat(65_535);
+  const held = new Map([
+    [durable, ["one"]],
+    ["e", [`${long}/2`, "f/4", "f/1", "f/3", `${long}/1`, "f/2", `${long}/3`]],
+    ["f", ["f/3", "f/1", "f/2"]],
+  ]);
+  Object.assign(sessions, {
+    clientIds: ({ after }: { after: string }) => ({
+      clientIds: [durable, "e"].filter((clientId) => clientId > after),
+      hasMore: false,
+    }),
+    mayHave: () => true,
+    subscriptionsOf: async (clientId: string) => held.get(clientId)?.map(subscription) ?? [],
+  });
+  clients.live = async ({ after }) => ({
+    clients: ["f"]
+      .filter((clientId) => clientId > after)
+      .map((clientId) => ({
+        clientId,
+        subscriptions: () => held.get(clientId)?.map(subscription) ?? [],
+      })),
+    ...{ hasMore: false, subscriptionCount: 3 },
+  });
+  const all = [...held].flatMap(([clientId, own]) => own.map((filter) => `${clientId} ${filter}`));
+  const seen: string[] = [];
+  let after = "";
+  do {
+    const { items, next } = (await world.ask(`/api/v1/subscriptions?limit=2${after}`)).json;
+    for (const { clientId, filter } of items) {
+      seen.push(`${clientId} ${filter}`);
+      // What was answered goes: all of it, the last one as well.
+      const own = held.get(clientId) ?? [];
+      held.set(
+        clientId,
+        own.filter((each) => each !== filter),
+      );
+    }
+    expect((next ?? "").length).toBeLessThanOrEqual(90_000);
+    after = next === undefined ? "" : `&after=${next}`;
+  } while (after !== "");
+  expect(seen.length).toBe(all.length);
+  expect(seen.toSorted()).toEqual(all.toSorted());
+});
