@@ -47,10 +47,15 @@ export class GenerationTable {
   /** Numbers whose row has changed since it was last taken. */
   readonly #changed = new Set<number>();
 
-  /** A table from stored rows, ascending by number; `nextNumber` is stored beside them. */
+  /**
+   * A table from stored rows, ascending by number; `nextNumber` is stored beside them. The checkpoint
+   * that wrote a row as sealing covers its slab: it is sealed, though no later one may ever say so.
+   */
   static from(rows: readonly Generation[], nextNumber: number): GenerationTable {
     const table = new GenerationTable();
-    table.#generations = [...rows];
+    table.#generations = rows.map((row) =>
+      row.state === "sealing" ? { ...row, state: "sealed" } : row,
+    );
     table.#nextNumber = nextNumber;
     const fault = tableFault(rows, nextNumber);
     if (fault !== undefined) throw storeErrors.rowCorrupt({ row: "generation", reason: fault });

@@ -23,6 +23,18 @@ async function fill(m: StoreMachine, store: LocalStore, generations: number): Pr
 const atTail = (m: StoreMachine, reader: Reader): Promise<void> =>
   m.clock.runUntil(() => reader.subscriber.atTail);
 
+test("a generation that the last checkpoint covers is sealed at the next start, idle or not", async () => {
+  const m = oneShard(8);
+  const first = await m.boot();
+  await fill(m, first.store, 1);
+  await m.clock.complete(first.store.checkpoint());
+  m.kill();
+  const { store } = await m.boot();
+  const [shard] = store.operator.shards("messages");
+  const generations = store.operator.generations(shard?.number ?? 0);
+  expect(generations.map(({ state }) => state)).toEqual(["sealed", "current"]);
+});
+
 describe("open slabs", () => {
   test("above the limit the least used rests, and opens again for its next reader", async () => {
     const m = oneShard(1, { openSlabsMax: 2 });
