@@ -185,6 +185,11 @@ export class MemoryDriver implements KvDriver {
     return this.#calls.inject(rule);
   }
 
+  /** Calls that an injected fault hit. */
+  get faultCount(): number {
+    return this.#calls.faultCount;
+  }
+
   /** Withdraws all rules and lets the calls that hang complete. */
   heal(): void {
     this.#calls.heal();
@@ -208,6 +213,27 @@ export class MemoryDriver implements KvDriver {
     store.isHollow = true;
     store.incarnation = ++this.#incarnations;
     store.model?.rot(keeps);
+  }
+
+  /** Values of a store, open or not, in the order of their keys. */
+  peek(path: string): Array<readonly [key: Buffer, value: Buffer]> {
+    const view = this.#stores.get(path)?.visible.snapshot();
+    const found: Array<readonly [Buffer, Buffer]> = [];
+    for (let place = view?.first; view !== undefined && place !== undefined; ) {
+      const entry = view.at(place);
+      if (entry === undefined) break;
+      found.push(entry);
+      place = view.after(place);
+    }
+    return found;
+  }
+
+  /** Rot of one value, also of a store that is open: flips bit `bit % 8` of its byte `bit / 8`. */
+  flipBit(path: string, key: Uint8Array, bit: number): void {
+    const value = this.#stores.get(path)?.visible.get(key);
+    assert(value !== undefined, `no such value in store ${path}`);
+    // What is on the medium shares the value.
+    value[bit >>> 3] = (value[bit >>> 3] ?? 0) ^ (1 << (bit & 7));
   }
 
   #get(path: string): MemoryStore {

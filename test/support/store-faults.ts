@@ -2,6 +2,7 @@
 // runs full, and bits that flip while the machine is off.
 
 import type { SeededRandom } from "../../src/base/index.ts";
+import { decodeBlock } from "../../src/store/layout/block.ts";
 import { layoutOf } from "./log-layout.ts";
 import { MemoryDisk } from "./memory-disk.ts";
 import type { StoreMachine } from "./store-machine.ts";
@@ -18,11 +19,24 @@ export const faultCountsZero = {
   rottenSectors: 0,
   rottenStores: 0,
   lostFiles: 0,
+  rottenBlocks: 0,
 };
 export type FaultCounts = typeof faultCountsZero;
 
 /** The catalogue is small and written once: losing it and its copy one after the other is not played. */
 const spared = /quarantine|\/meta\//;
+
+export type RottenBlock = {
+  readonly path: string;
+  readonly shard: number;
+  readonly timesUs: readonly number[];
+};
+
+const endedBlocks = /^data\/db\/messages\/s\d+\/g\d+[^/]*\/blocks$/;
+
+function shardOf(path: string): number {
+  return Number(/\/s(\d+)\//.exec(path)?.[1] ?? -1);
+}
 
 export const roomyBytes = 2 ** 40;
 
@@ -103,7 +117,7 @@ export class Faults {
     if (dice < 8) {
       this.counts.rottenSectors++;
       const sector = Math.floor(this.#usedOffset(path) / 512);
-      if (await this.#isEndOfLog(path, sector * 512, sector * 512 + 512)) return "nothing";
+      if (await this.#takesProof(path, sector * 512, sector * 512 + 512)) return "nothing";
       disk.garble(path, sector * 512, 512);
       return `sector ${sector} of ${path}`;
     }
@@ -113,16 +127,46 @@ export class Faults {
     return `${path}, which is gone`;
   }
 
-  /** Of what lies in the last flush nothing behind says that it was synced. */
-  async #isEndOfLog(path: string, from: number, to: number): Promise<boolean> {
+  /**
+   * Rot in a block of a generation that has ended, under a store at work. Resolves with what lies in the
+   * block: whoever reads it from now on gets it, from memory, or is told.
+   */
+  rotBlock(): RottenBlock | undefined {
+    const { kv } = this.#machine;
+    const slabs = kv.paths.filter((path) => endedBlocks.test(path)).sort();
+    // The newest generation of each shard may be the current one.
+    const ended = slabs.filter((path, at) => shardOf(slabs[at + 1] ?? "") === shardOf(path));
+    if (ended.length === 0) return undefined;
+    const path = this.#random.pick(ended);
+    const blocks = kv.peek(path);
+    if (blocks.length === 0) return undefined;
+    const [key, value] = this.#random.pick(blocks);
+    const timesUs: number[] = [];
+    try {
+      const block = decodeBlock(value);
+      for (let at = 0; at < block.count; at++) timesUs.push(block.timeUs(at));
+    } catch {
+      return undefined; // it is rotten already
+    }
+    this.counts.rottenBlocks++;
+    kv.flipBit(path, key, this.#random.below(value.length * 8));
+    return { path, shard: shardOf(path), timesUs };
+  }
+
+  /**
+   * The last flush says that the one before was synced. Where damage takes both, nothing tells it from
+   * a write that a power cut has torn.
+   */
+  async #takesProof(path: string, from: number, to: number): Promise<boolean> {
     if (!path.startsWith("data/log")) return false;
     const { disk } = this.#machine;
     const copy = new MemoryDisk();
     for (const each of await this.#files("data/log")) {
       copy.files.set(each, Buffer.from(disk.peek(each)));
     }
-    const last = (await layoutOf(copy)).at(-1);
-    return last?.path === path && last.from < to && last.to > from;
+    const layout = await layoutOf(copy);
+    const taken = layout.filter((each) => each.path === path && each.from < to && each.to > from);
+    return taken.length > 1 && taken.at(-1) === layout.at(-1);
   }
 
   /** Mostly where something was written: segments of the log are filled with zeros ahead. */

@@ -25,6 +25,7 @@ export class TtvModel {
   readonly #byShard = new Map<number, Map<number, Truth>>();
   /** By shard: everything up to here may have been dropped. */
   readonly #droppedUntil = new Map<number, number>();
+  readonly #rotted = new Map<number, Set<number>>();
 
   add(shard: number, timeUs: number, truth: Truth): void {
     let times = this.#byShard.get(shard);
@@ -37,6 +38,17 @@ export class TtvModel {
       throw new Error(`time ${timeUs} of shard ${shard}: ${known.name} and ${truth.name}`);
     }
     times.set(timeUs, truth);
+  }
+
+  /** A block of these rots: who reads them later is told, or gets them out of a cache or the log. */
+  rotted(shard: number, timesUs: readonly number[]): void {
+    const known = this.#rotted.get(shard) ?? new Set();
+    this.#rotted.set(shard, known);
+    for (const timeUs of timesUs) known.add(timeUs);
+  }
+
+  hasRotted(shard: number, timeUs: number): boolean {
+    return this.#rotted.get(shard)?.has(timeUs) === true;
   }
 
   /** A drop was asked for, done or not. */
@@ -206,7 +218,8 @@ export class ReaderModel {
       const had = [...(each?.filters ?? [])].sort();
       if (had.join() === wanted.join()) continue;
       const isDropped = timeUs <= model.droppedUntil(shard);
-      const mayMiss = truth.isLost === true || isDropped;
+      const isDamaged = truth.isLost === true || model.hasRotted(shard, timeUs);
+      const mayMiss = isDamaged || isDropped;
       const report = mayMiss ? this.reportFor(shard, timeUs) : undefined;
       if (each === undefined && report === undefined && truth.isLost === true) {
         if (this.#isWantedNow(shard, timeUs, truth.topic)) {
@@ -220,7 +233,7 @@ export class ReaderModel {
           `reader: ${truth.name} at ${timeUs} of shard ${shard}: ${story}; ${this.#describe(shard)}`,
         );
       }
-      if (truth.isLost === true) lostCount += isDropped ? 0 : 1;
+      if (isDamaged) lostCount += isDropped ? 0 : 1;
       else missing.set(report, (missing.get(report) ?? 0) + 1);
     }
     if (lostCount > this.#toldOfDamage(shard)) {

@@ -227,6 +227,14 @@ export class StoreWorld {
     for (const publisher of this.#publishers) publisher.forget();
   }
 
+  /** While it is packed, read or left alone. */
+  #rotWithin(): void {
+    const rotten = this.#volume.rotBlock();
+    if (rotten === undefined) return;
+    this.#rotten.push(`a block of ${rotten.path}, at work`);
+    this.#model.rotted(rotten.shard, rotten.timesUs);
+  }
+
   async #endProcess(): Promise<void> {
     if (this.#random.chance(0.15) && !this.#hasFailed()) await this.#stop();
     else this.#cut();
@@ -320,6 +328,7 @@ export class StoreWorld {
     else if (dice < 188) this.#background(this.store.checkpoint(), "checkpoints");
     else if (dice < 189) {
       this.#background(this.store.operator.repack({ all: true }), "repacks");
+      if (this.features.damage && this.#random.chance(0.5)) this.#rotWithin();
     } else if (dice < 191) this.#drop();
     else if (dice < 193) this.#volume.inject();
     else if (dice < 194) this.#volume.fillDisk();
