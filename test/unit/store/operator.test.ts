@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { LocalStore, WorkProgress } from "../../../src/store/index.ts";
-import { append, appendRequest, Reader } from "../../support/store-calls.ts";
+import { decodeBlockKey } from "../../../src/store/layout/index-row.ts";
+import { append, appendRequest, Reader, type Received } from "../../support/store-calls.ts";
 import { StoreMachine } from "../../support/store-machine.ts";
 
 const machine = (seed = 4): StoreMachine => new StoreMachine({ seed, store: { shards: 1 } });
@@ -13,6 +14,26 @@ async function burst(m: StoreMachine, store: LocalStore, topics: readonly string
       Promise.all(part.map((topic) => append(store, appendRequest(topic, "x")))),
     );
   }
+}
+
+/** How many blocks on disk these are in. */
+function blocksWith({ kv }: StoreMachine, received: readonly Received[]): number {
+  const keys = new Map<string, number[]>();
+  for (const path of kv.paths) {
+    const generation = /messages\/.*\/g0*(\d+)\/blocks$/.exec(path)?.[1];
+    if (generation === undefined) continue;
+    for (const [key] of kv.peek(path)) {
+      const { stream, lastTimeUs } = decodeBlockKey(key);
+      const of = `${generation} ${stream}`;
+      keys.set(of, [...(keys.get(of) ?? []), lastTimeUs]);
+    }
+  }
+  const found = new Set<string>();
+  for (const { ref, timeUs } of received) {
+    const of = `${ref.generation} ${ref.stream}`;
+    found.add(`${of} ${keys.get(of)?.find((lastUs) => lastUs >= timeUs)}`);
+  }
+  return found.size;
 }
 
 describe("explain", () => {
@@ -43,6 +64,8 @@ describe("explain", () => {
       );
       expect(reader.received).toHaveLength(2 * wanted.length);
       expect(read).toBeLessThanOrEqual(told.blocksToRead);
+      // At most twice the blocks that hold matches.
+      expect(read).toBeLessThanOrEqual(2 * blocksWith(m, reader.received));
       const holding = new Set(reader.received.map(({ ref }) => `${ref.generation}/${ref.stream}`));
       expect(holding.size).toBeLessThanOrEqual(told.streams.length);
       if (filter.includes("my_host")) expect(told.blocksToRead).toBeLessThan(told.blocks / 5);
