@@ -91,7 +91,8 @@ const subscriptions: Record<string, Packet[]> = {
 async function play({ sent, turns }: Play): Promise<Record<string, string[]>> {
   const access = new RuleAccess({ hasLoginRights: false });
   access.setRules("rule_file", parseRuleFile(rules));
-  const world = await BrokerWorld.start({ settings: { storeQos0: true }, access });
+  // Messages of several shards have no order among each other that could be compared.
+  const world = await BrokerWorld.start({ settings: { storeQos0: true }, access, shards: 1 });
   const heard: Record<string, string[]> = {};
   const connect = async (name: string): Promise<RawMqtt> => {
     const { level, properties } = sessions[name] as { level: 4 | 5; properties: Properties };
@@ -162,7 +163,7 @@ test("a backlog comes alike in runs and message by message", { timeout: 120_000 
       looking.mockRestore();
       expect(fast).toEqual(slow);
     }),
-    { numRuns: Number(process.env.FLAGSTONE_FAST_PATH_RUNS ?? 8) },
+    { numRuns: Number(process.env.FLAGSTONE_FAST_PATH_RUNS ?? 8), endOnFailure: true },
   );
   expect(runs).toBeGreaterThan(0);
 });

@@ -43,6 +43,8 @@ export type BrokerWorldOptions = {
   readonly sessions?: Partial<SessionSettings>;
   /** Given: a fake store of this kind instead of the real one. */
   readonly store?: FakeOptions;
+  /** Of messages, in the real store. Default 2. */
+  readonly shards?: number;
   readonly access?: AccessPort;
   /** Default: everybody may enter. */
   readonly auth?: AuthPort;
@@ -66,8 +68,9 @@ export class BrokerWorld {
 
   private constructor(options: BrokerWorldOptions) {
     this.#options = options;
-    const { seed = 1, store } = options;
-    this.lives = store === undefined ? new MachineLives({ seed }) : new FakeLives(store);
+    const { seed = 1, store, shards = 2 } = options;
+    this.lives =
+      store === undefined ? new MachineLives({ seed, store: { shards } }) : new FakeLives(store);
     const random = new SeededRandom(seed);
     this.network = new SimNetwork({ clock: this.clock, random, delayMs: [0.01, 0.2] });
   }
