@@ -69,9 +69,7 @@ async function play(steps: readonly Step[]): Promise<Record<string, readonly str
     const isPublish = (line: string): boolean => line.startsWith("publish ");
     const publishes = told.filter((line) => isPublish(line)).map(withoutId);
     // QoS 0 comes straight from its publisher, all else from the store: they have no common order.
-    // What comes behind a refused one may go with its connection: QoS 0 promises nothing then.
-    const isCalm = steps.every(({ fault }) => fault === "none");
-    const direct = isCalm ? publishes.filter((line) => line.includes(" q0")) : [];
+    const direct = publishes.filter((line) => line.includes(" q0"));
     const stored = publishes.filter((line) => !line.includes(" q0"));
     return [name, [...direct, ...stored, ...told.filter((line) => !isPublish(line))]] as const;
   });
@@ -97,7 +95,7 @@ test("publishes are answered and delivered alike, by the read and one by one", {
       asking.mockRestore();
       expect(fast).toEqual(slow);
     }),
-    { numRuns: Number(process.env.FLAGSTONE_FAST_PATH_RUNS ?? 40), endOnFailure: true },
+    { numRuns: Number(process.env.FLAGSTONE_FAST_PATH_RUNS ?? 40) },
   );
   expect(batches).toBeGreaterThan(0);
 });
