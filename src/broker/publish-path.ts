@@ -32,7 +32,10 @@ import type { HookClient } from "./hooks/types.ts";
 import type { LimitedLog } from "./limited-log.ts";
 import { LiveRun } from "./live-run.ts";
 import type { LiveMatch, LiveTrie } from "./live-subscriptions.ts";
-import type { Message, StoredBatch } from "./stored-batch.ts";
+import type { StoredBatch } from "./stored-batch.ts";
+
+/** A message on its way; its commit time is filled in when it has one. */
+export type Message = Omit<Ttv, "timeUs"> & { timeUs: number };
 
 /** What a message takes over from its PUBLISH or will. */
 type Published = Pick<InboundPublish, "topic" | "qos" | "retain" | "version" | "messageExpiryS">;

@@ -24,11 +24,11 @@ import type { AppendOutcome } from "../store/index.ts";
 import type { Client } from "./access.ts";
 import type { BrokerCounters } from "./counters.ts";
 import type { LiveMatch } from "./live-subscriptions.ts";
-import type { PublishPath, PublishPlan } from "./publish-path.ts";
+import type { Message, PublishPath, PublishPlan } from "./publish-path.ts";
 import type { Qos2Inbox } from "./qos2-inbox.ts";
 import { mayPass } from "./refusals.ts";
 import type { BrokerSettings } from "./settings.ts";
-import { type Message, StoredBatch } from "./stored-batch.ts";
+import { StoredBatch } from "./stored-batch.ts";
 
 export interface PublishOwner {
   readonly client: Client;

@@ -4,10 +4,8 @@
 
 import type { CodedError } from "../base/index.ts";
 import type { AckToken, MqttVersion, PublishRun } from "../mqtt/index.ts";
-import type { AppendRun, AppendRunSpan, Ttv } from "../store/index.ts";
-
-/** A message on its way; its commit time is filled in when it has one. */
-export type Message = Omit<Ttv, "timeUs"> & { timeUs: number };
+import type { AppendRun, AppendRunSpan } from "../store/index.ts";
+import type { Message } from "./publish-path.ts";
 
 /** What a batch takes at most; the store cuts it as it likes. */
 const messagesMax = 1024;
