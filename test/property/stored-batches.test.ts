@@ -92,7 +92,7 @@ test("publishes are answered and delivered alike, by the read and one by one", {
       asking.mockRestore();
       expect(fast).toEqual(slow);
     }),
-    { numRuns: Number(process.env.FLAGSTONE_FAST_PATH_RUNS ?? 40) },
+    { numRuns: Number(process.env.FLAGSTONE_FAST_PATH_RUNS ?? 12) },
   );
   expect(batches).toBeGreaterThan(0);
 });
