@@ -6,8 +6,6 @@ import type {
   AppendDone,
   AppendOutcome,
   AppendRequest,
-  AppendRun,
-  AppendRunDone,
   EvidenceFace,
   InterestFace,
   MapShard,
@@ -97,23 +95,6 @@ export class ControlledStore implements Store {
     });
   }
 
-  /** In one piece where nobody has a hand on it, else one by one. */
-  appendRun(run: AppendRun, done: AppendRunDone): void {
-    const requests = run.topics.map((_topic, index) => requestOf(run, index));
-    const isControlled = this.keepsAnswers || (this.failAppends ?? this.#refusal) !== undefined;
-    if (!isControlled && this.inner.appendRun !== undefined) {
-      this.appended.push(...requests);
-      this.inner.appendRun(run, done);
-      return;
-    }
-    for (const [from, request] of requests.entries()) {
-      this.append(request, (error, outcome) => {
-        const timeUs = outcome?.kind === "stored" ? outcome.timeUs : 0;
-        done(error, { from, count: 1, timeUs });
-      });
-    }
-  }
-
   onceWritable(listener: () => void): Cancel {
     if (this.#refusal === undefined) return this.inner.onceWritable(listener);
     this.listeners.add(listener);
@@ -173,13 +154,4 @@ export class ControlledStore implements Store {
   close(): Promise<void> {
     return this.inner.close();
   }
-}
-
-function requestOf(run: AppendRun, index: number): AppendRequest {
-  const { publisher, form, qos, topics, bytes, starts } = run;
-  return {
-    ...{ topic: topics[index]!, publisher, form, qos, retain: false },
-    ...{ expiryUs: 0, expiryOffset: 0, keep: true, evidence: undefined },
-    frame: bytes.subarray(starts[index], starts[index + 1]),
-  };
 }
