@@ -189,7 +189,6 @@ export class ClientConnection
   onData(bytes: Buffer): void {
     this.#parts.counters.bytesReceived += bytes.length;
     this.#core.receive(bytes, this.#nowMs());
-    this.#accepted?.queue.flush();
     this.#reading.charge(this.#published, bytes.length);
     this.#published = 0;
     this.#reading.update();
@@ -332,7 +331,6 @@ export class ClientConnection
       ...authData(data),
     };
     this.#core.acceptConnect({ sessionPresent, properties }, this.#nowMs());
-    queue.flush();
     // What was pipelined behind CONNECT may have ended it already.
     if (this.hasEnded()) return;
     session.open();
@@ -478,15 +476,6 @@ export class ClientConnection
 
   ackRun(run: PublishRun, reasonCode: ReasonCode): void {
     this.#core.ackRun(run, reasonCode);
-  }
-
-  oweRun(run: PublishRun): AckToken | undefined {
-    return this.#core.oweRun(run);
-  }
-
-  ackRow(first: AckToken, count: number): void {
-    if (this.#tap.isWatched) for (let left = count; left > 0; left--) this.#tap.answered(0);
-    this.#core.completeRow(first, count, reason.success);
   }
 
   refuse(token: AckToken, topic: string, error: CodedError): void {

@@ -15,14 +15,7 @@ import {
   type StoredFrame,
 } from "../mqtt/index.ts";
 import type { Qos, Retained, Will, WillPublisher } from "../session/index.ts";
-import type {
-  AppendOutcome,
-  AppendRequest,
-  AppendRun,
-  AppendRunDone,
-  Store,
-  WriterStamp,
-} from "../store/index.ts";
+import type { AppendOutcome, AppendRequest, Store, Ttv, WriterStamp } from "../store/index.ts";
 import type { Client, Rights } from "./access.ts";
 import type { BrokerCounters } from "./counters.ts";
 import { brokerErrors } from "./errors.ts";
@@ -32,7 +25,6 @@ import type { HookClient } from "./hooks/types.ts";
 import type { LimitedLog } from "./limited-log.ts";
 import { LiveRun } from "./live-run.ts";
 import type { LiveMatch, LiveTrie } from "./live-subscriptions.ts";
-import type { StoredBatch } from "./stored-batch.ts";
 
 /** A message on its way; its commit time is filled in when it has one. */
 export type Message = Omit<Ttv, "timeUs"> & { timeUs: number };
@@ -162,16 +154,6 @@ export class PublishPath implements WillPublisher {
     });
   }
 
-  /** Whether batches go into the store as they are. */
-  get takesBatches(): boolean {
-    return this.#parts.store.appendRun !== undefined;
-  }
-
-  /** REQUIRES: `takesBatches`. */
-  recordBatch(batch: AppendRun, done: AppendRunDone): void {
-    this.#parts.store.appendRun?.(batch, done);
-  }
-
   match(topic: string): readonly LiveMatch[] {
     return this.#parts.live.match(topic);
   }
@@ -179,25 +161,6 @@ export class PublishPath implements WillPublisher {
   deliver(matches: readonly LiveMatch[], message: Message, stored: boolean): void {
     for (const { target, subscriptions } of matches) {
       target.deliver(message, subscriptions, stored);
-    }
-  }
-
-  /** What the store has taken, in its order: acked before. */
-  deliverBatch(batch: StoredBatch): void {
-    const { counters, live } = this.#parts;
-    counters.publishesStored += batch.count;
-    let topic: string | undefined;
-    let matches: readonly LiveMatch[] = [];
-    for (const { from, count, timeUs } of batch.told) {
-      for (let index = from; index < from + count; index++) {
-        if (batch.topics[index] !== topic) {
-          topic = batch.topics[index] as string;
-          matches = live.match(topic);
-          if (matches.every(({ target }) => target.ignoresStored === true)) matches = [];
-        }
-        if (matches.length === 0) continue;
-        this.deliver(matches, batch.message(index, timeUs + index - from), true);
-      }
     }
   }
 

@@ -28,16 +28,12 @@ import type { Message, PublishPath, PublishPlan } from "./publish-path.ts";
 import type { Qos2Inbox } from "./qos2-inbox.ts";
 import { mayPass } from "./refusals.ts";
 import type { BrokerSettings } from "./settings.ts";
-import { StoredBatch } from "./stored-batch.ts";
 
 export interface PublishOwner {
   readonly client: Client;
   ack(token: AckToken, reasonCode: ReasonCode): void;
   /** REQUIRES: nothing before it is still to be acked. */
   ackRun(run: PublishRun, reasonCode: ReasonCode): void;
-  /** Acks of a run are owed from now on: the first token; undefined where they are too many. */
-  oweRun(run: PublishRun): AckToken | undefined;
-  ackRow(first: AckToken, count: number): void;
   /** A message at QoS 1 or 2 will not be taken. */
   refuse(token: AckToken, topic: string, error: CodedError): void;
   /** A PUBREL cannot be made durable. */
@@ -80,9 +76,7 @@ type Publish = {
   error: CodedError | undefined;
 };
 
-type Step = Publish | Release | StoredBatch;
-
-const keptPlan: PublishPlan = { retained: undefined, append: { keep: true, evidence: undefined } };
+type Step = Publish | Release;
 
 /** Pause before a write that failed is tried again, when the store does not say that it is closed. */
 const retryMs = 100;
@@ -91,10 +85,6 @@ export class PublishQueue {
   readonly #owner: PublishOwner;
   readonly #parts: PublishQueueParts;
   #steps: Step[] = [];
-  /** The last step, while more may come into it. */
-  #batch: StoredBatch | undefined;
-  /** Messages of batches beyond one for each. */
-  #batched = 0;
   #bytes = 0;
   #heldCount = 0;
   #isBlocked = false;
@@ -150,21 +140,19 @@ export class PublishQueue {
     });
   }
 
-  /** Nobody wants to be told of each message, and nothing waits for the store. */
+  /** Nothing stands before a run, and nobody wants to be told of each message. */
   get takesRuns(): boolean {
-    if (this.#parts.published !== undefined) return false;
-    return this.#steps.length === 0 || (this.#heldCount === 0 && this.#parts.path.takesBatches);
+    return this.#steps.length === 0 && this.#parts.published === undefined;
   }
 
   /**
-   * A run that needs no write is acked and fanned out at once; one that is stored goes into a batch.
-   * False: nothing was done, each has to come by itself. REQUIRES: `takesRuns`, and as `publish`.
+   * A run that needs no write: acked and fanned out at once. False: nothing was done, each has to come
+   * by itself. REQUIRES: `takesRuns`, and as `publish`.
    */
   publishRun(run: PublishRun): boolean {
     const { path, counters } = this.#parts;
     const topic = run.topic.text;
-    if (path.isWanted(topic, run.qos)) return this.#storeRun(run);
-    if (this.#steps.length > 0) return false;
+    if (path.isWanted(topic, run.qos)) return false;
     const matches = path.match(topic);
     const isMatched = matches.length > 0;
     if (!isMatched) counters.publishesUnmatched += run.count;
@@ -175,62 +163,8 @@ export class PublishQueue {
     return true;
   }
 
-  #storeRun(run: PublishRun): boolean {
-    const { path } = this.#parts;
-    if (run.qos === 0 || !path.takesBatches || this.#heldCount > 0) return false;
-    if (path.store.refusalOf(run.topic.text) !== undefined) return false;
-    const token = this.#owner.oweRun(run);
-    if (token === undefined) return false;
-    let batch = this.#batch;
-    // What was answered in between has a token of its own.
-    const follows = batch !== undefined && batch.token + batch.count === token;
-    if (batch === undefined || !follows || !batch.admits(run)) {
-      this.flush();
-      batch = new StoredBatch(this.#owner.client.clientId, run.version, token);
-      this.#steps.push(batch);
-      this.#batch = batch;
-      this.#batched--;
-    }
-    batch.add(run);
-    this.#batched += run.count;
-    this.#bytes += run.end - run.start;
-    return true;
-  }
-
-  /** Nothing more of a read is to come: what was collected goes into the store. */
-  flush(): void {
-    const batch = this.#batch;
-    if (batch === undefined) return;
-    this.#batch = undefined;
-    batch.state = "writing";
-    this.#parts.path.recordBatch(batch, (error, span) => {
-      if (!batch.tell(error, span)) return;
-      if (batch.state === "failed") this.#split(batch);
-      this.#drain();
-    });
-    this.#update();
-  }
-
-  /** Each goes its own way, as if it had come by itself. */
-  #split(batch: StoredBatch): void {
-    const steps: Publish[] = [];
-    for (const { from, count, timeUs, error } of batch.told) {
-      for (let index = from; index < from + count; index++) {
-        const message = batch.message(index, timeUs === 0 ? 0 : timeUs + index - from);
-        steps.push({
-          ...{ kind: "publish", token: batch.token + index, packetId: 0, message },
-          ...{ sizeBytes: message.frame.length, plan: keptPlan, isRepeat: false },
-          ...{ state: error === undefined ? "done" : "failed", error },
-        });
-      }
-    }
-    this.#batched -= batch.count - 1;
-    this.#steps.splice(this.#steps.indexOf(batch), 1, ...steps);
-  }
-
   /** PUBREL. */
   release(packetId: number, token: AckToken): void {
-    this.flush();
     const step: Release = {
       kind: "release",
       token,
@@ -252,7 +186,6 @@ export class PublishQueue {
   end(): void {
     if (this.#isEnded) return;
     this.#isEnded = true;
-    this.flush();
     for (const step of this.#steps) if (step.state === "held") this.#drop(step);
     this.#drain();
   }
@@ -298,7 +231,6 @@ export class PublishQueue {
   }
 
   #add(step: Publish): void {
-    this.flush();
     this.#steps.push(step);
     this.#bytes += step.sizeBytes;
     if (step.plan !== undefined) {
@@ -366,7 +298,6 @@ export class PublishQueue {
   /** Finishes a step if it can be; true when it is done with. */
   #settle(step: Step): boolean {
     switch (step.state) {
-      case "open":
       case "held":
       case "writing":
         return false;
@@ -374,12 +305,11 @@ export class PublishQueue {
         return true;
       case "done":
         if (step.kind === "publish") this.#finish(step);
-        else if (step.kind === "batch") this.#finishBatch(step);
         else this.#owner.ack(step.token, step.reasonCode);
         return true;
       default:
         if (step.kind === "publish") return this.#settleFailed(step);
-        if (step.kind === "release") this.#owner.releaseFailed(step.error as CodedError);
+        this.#owner.releaseFailed(step.error as CodedError);
         return true;
     }
   }
@@ -397,13 +327,6 @@ export class PublishQueue {
     this.#acknowledge(step.token, matches, stored);
     path.deliver(matches, step.message, stored);
     this.#parts.published?.(step.message);
-  }
-
-  #finishBatch(batch: StoredBatch): void {
-    this.#batched -= batch.count - 1;
-    this.#refusedSinceMs = undefined;
-    this.#owner.ackRow(batch.token, batch.count);
-    this.#parts.path.deliverBatch(batch);
   }
 
   #acknowledge(token: AckToken, matches: readonly LiveMatch[], stored: boolean): void {
@@ -433,9 +356,7 @@ export class PublishQueue {
     if (step.error === undefined || !mayPass(step.error, isRefusing)) return false;
     if (this.#restMs() <= 0) return false;
     return !this.#steps.some(
-      (other) =>
-        other.state === "done" &&
-        (other.kind === "batch" || (other.kind === "publish" && other.plan !== undefined)),
+      (other) => other.kind === "publish" && other.state === "done" && other.plan !== undefined,
     );
   }
 
@@ -562,7 +483,7 @@ export class PublishQueue {
 
   #update(): void {
     const { settings } = this.#parts;
-    const count = this.#steps.length + this.#batched;
+    const count = this.#steps.length;
     // Hysteresis: a client at the brim is not stopped and started for every message.
     const share = this.#isBlocked ? 0.5 : 1;
     const isBlocked =

@@ -79,8 +79,6 @@ export interface LiveSubscriptions {
 /** A session as the fan-out sees it. */
 export interface LiveTarget {
   readonly clientId: string;
-  /** `deliver` does nothing for what is stored. */
-  readonly ignoresStored?: boolean;
   /**
    * A message that matched `subscriptions` (all of this target's that match, at least one).
    * `stored` tells whether it also reaches durable readers by their cursor: a durable session

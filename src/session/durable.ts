@@ -64,7 +64,6 @@ type Settle = (error: CodedError | undefined) => void;
 export class DurableSession implements Session, LiveTarget, Checkpointed, ConnectedState {
   readonly clientId: string;
   readonly durable = true;
-  readonly ignoresStored = true;
   readonly claim: PublisherClaim;
   readonly expiryS: number;
   readonly user: string | undefined;

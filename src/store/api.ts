@@ -354,8 +354,6 @@ export interface Store {
   shardOf(topic: string, publisher: string): ShardNumber;
   /** Routes by topic to a database and by publisher to a shard. `done` in commit order. */
   append(request: AppendRequest, done: AppendDone): void;
-  /** Many at once, and for much less; a store that cannot do it has none. */
-  appendRun?(run: AppendRun, done: AppendRunDone): void;
   /**
    * Opens a writer on the shard of `publisher`; its epoch refuses whoever opened it before. `topic`
    * is what it appends to, where that may be routed to another database than `messages`.

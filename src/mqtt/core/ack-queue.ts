@@ -48,29 +48,6 @@ export class AckQueue {
     return token;
   }
 
-  /** Several of one kind; their tokens follow the first, which is returned. */
-  pushRow(firstByte: number, packetIds: Uint16Array, count: number): AckToken {
-    const first = this.#tail;
-    for (let index = 0; index < count; index++) this.push(firstByte, packetIds[index] as number);
-    return first;
-  }
-
-  /** `complete` for `count` tokens from `first` on. */
-  completeRow(first: AckToken, count: number, reasonCode: ReasonCode): void {
-    const slots = this.#slots;
-    assert(
-      slots !== undefined && first >= this.#head && first + count <= this.#tail,
-      "unknown ack tokens",
-    );
-    for (let token = first; token < first + count; token++) {
-      const at = token & (slots.length - 1);
-      const slot = slots[at] as number;
-      assert(slot >>> 24 === pending, "ack completed twice");
-      slots[at] = (slot & 0xff_ffff) | (reasonCode << 24);
-    }
-    if (first === this.#head) this.#emitFinished(slots);
-  }
-
   /** Finishes the ack of `token` and emits what no longer waits. REQUIRES: not finished before. */
   complete(token: AckToken, reasonCode: ReasonCode, properties: Properties): void {
     const slots = this.#slots;

@@ -33,15 +33,6 @@ export class OwedAcks {
     return this.#queue.push(qos === 1 ? ackFirst.puback : ackFirst.pubrec, packetId);
   }
 
-  /** Those of QoS 1 that came in a run. REQUIRES: as `ofPublish`. Their tokens follow the first. */
-  ofRun(packetIds: Uint16Array, count: number): AckToken {
-    return this.#queue.pushRow(ackFirst.puback, packetIds, count);
-  }
-
-  completeRow(first: AckToken, count: number, reasonCode: ReasonCode): void {
-    this.#queue.completeRow(first, count, reasonCode);
-  }
-
   ofPubrel(packetId: number): AckToken {
     const frees = this.quota.beginRelease(packetId);
     return this.#queue.push(frees ? pubcompThatFrees : ackFirst.pubcomp, packetId);

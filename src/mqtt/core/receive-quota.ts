@@ -35,13 +35,6 @@ export class ReceiveQuota {
     return true;
   }
 
-  /** Counts several at QoS 1, or none of them where they are too many. */
-  takeRow(count: number): boolean {
-    if (this.used + count > this.#receiveMaximum) return false;
-    this.#qos1Count += count;
-    return true;
-  }
-
   /** Nothing where nothing counts: before MQTT 5. */
   releaseQos1(): void {
     if (this.#qos1Count > 0) this.#qos1Count--;

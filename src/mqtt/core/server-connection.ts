@@ -276,20 +276,6 @@ export class ServerConnection implements PlainOwner {
     this.#acks.complete(token, reasonCode, properties);
   }
 
-  /**
-   * Acks of a run at QoS 1 are owed from now on; the first of their tokens, which follow each other.
-   * Undefined, and nothing was done, where they are more than our Receive Maximum has room for.
-   */
-  oweRun({ packetIds, count }: PublishRun): AckToken | undefined {
-    if (this.version === 5 && !this.#acks.quota.takeRow(count)) return undefined;
-    return this.#acks.ofRun(packetIds, count);
-  }
-
-  /** `completeAck` for `count` tokens from `first` on. */
-  completeRow(first: AckToken, count: number, reasonCode: ReasonCode): void {
-    if (this.#state !== "ended") this.#acks.completeRow(first, count, reasonCode);
-  }
-
   /** Acks a whole run at once. REQUIRES: no ack is owed for what came before it. */
   ackRun({ packetIds, count }: PublishRun, reasonCode: ReasonCode): void {
     assert(this.#acks.count === 0, "a run is acked before what came earlier");
