@@ -67,42 +67,39 @@ export function requestOf(topic, frame) {
 }
 
 /**
- * Keeps `outstanding` appends under way until `isDone(sent)`; resolves with how many were acked, all
+ * Keeps `outstanding` appends under way while `goesOn(sent)`; resolves with how many were acked, all
  * of them by then.
  */
-export function appendWhile(store, { next, outstanding, goesOn }) {
-  return new Promise((resolve, reject) => {
-    let [sent, acked] = [0, 0];
-    const done = (error) => {
-      if (error !== undefined) return reject(error);
-      acked++;
-      if (acked % 64 === 0 || acked === sent) more();
-    };
-    const more = () => {
-      while (sent - acked < outstanding) {
-        if (!goesOn(sent)) {
-          if (acked === sent) resolve(acked);
-          return;
-        }
-        if (store.refusal !== undefined) {
-          store.onceWritable(more);
-          return;
-        }
-        store.append(next(sent++), done);
-      }
-    };
-    more();
+export function appendWhile(store, { next, ...limits }) {
+  return keepUnderWay(store, {
+    ...limits,
+    sizeMax: 1,
+    isTurn: (acked, sent) => acked % 64 === 0 || acked === sent,
+    begin: (from, done) => store.append(next(from), (error) => done(error, 1)),
   });
 }
 
 /** The same by runs of `size` messages of one publisher, in turn. */
-export function appendRunsWhile(store, { size, topicOf, payload, outstanding, goesOn }) {
+export function appendRunsWhile(store, { size, topicOf, payload, ...limits }) {
+  return keepUnderWay(store, {
+    ...limits,
+    sizeMax: size,
+    isTurn: () => true,
+    begin: (from, done) =>
+      store.appendRun(runOf({ from, size, topicOf, payload }), (error, span) =>
+        done(error, span?.count),
+      ),
+  });
+}
+
+/** `begin(from, done)` sends `sizeMax` messages; `isTurn(acked, sent)`: more are looked for now. */
+function keepUnderWay(store, { sizeMax, isTurn, begin, outstanding, goesOn }) {
   return new Promise((resolve, reject) => {
     let [sent, acked] = [0, 0];
-    const done = (error, span) => {
+    const done = (error, count) => {
       if (error !== undefined) return reject(error);
-      acked += span.count;
-      more();
+      acked += count;
+      if (isTurn(acked, sent)) more();
     };
     const more = () => {
       while (sent - acked < outstanding) {
@@ -114,9 +111,9 @@ export function appendRunsWhile(store, { size, topicOf, payload, outstanding, go
           store.onceWritable(more);
           return;
         }
-        const run = runOf({ from: sent, size, topicOf, payload });
-        sent += size;
-        store.appendRun(run, done);
+        const from = sent;
+        sent += sizeMax;
+        begin(from, done);
       }
     };
     more();

@@ -8,6 +8,7 @@ import { nodeDisk, SeededRandom } from "../../src/base/index.ts";
 import { readIdentity } from "../../src/raft/index.ts";
 import { ClusterProcesses, shardGroups } from "../support/cluster-processes.ts";
 import { type KvNode, sleep, slowdownNow } from "../support/raft-processes.ts";
+import { cutOff, kill, pause, type Strike } from "../support/strikes.ts";
 import { withTemporaryFolder } from "../support/temporary-folder.ts";
 
 const seed = process.env.FLAGSTONE_SEED ?? "1";
@@ -20,37 +21,13 @@ const stallMsMax = 8_000;
 /** The limit leaves room for a machine that is this busy, and grows on one that is busier. */
 const slowdownMax = 2;
 
-type Strike = (cluster: ClusterProcesses, victim: KvNode, random: SeededRandom) => Promise<void>;
-
-const kill: Strike = async (_cluster, victim, random) => {
-  await victim.stop("SIGKILL");
-  await sleep(random.between(0, 1_500));
-  victim.start();
-};
-
-const killAll: Strike = async ({ nodes }) => {
+const killAll: Strike<ClusterProcesses> = async ({ nodes }) => {
   await Promise.all(nodes.map((node) => node.stop("SIGKILL")));
   for (const node of nodes) node.start();
+  return undefined;
 };
 
-const pause: Strike = async (_cluster, victim, random) => {
-  victim.signal("SIGSTOP");
-  await sleep(random.between(500, 4_000));
-  victim.signal("SIGCONT");
-};
-
-const cutOff =
-  (isBothWays: boolean): Strike =>
-  async ({ nodes, links }, victim, random) => {
-    for (const other of nodes) {
-      links.cut(victim.node, other.node);
-      if (isBothWays) links.cut(other.node, victim.node);
-    }
-    await sleep(random.between(500, 4_000));
-    links.mend();
-  };
-
-const strikes: ReadonlyArray<readonly [string, Strike]> = [
+const strikes: ReadonlyArray<readonly [string, Strike<ClusterProcesses>]> = [
   ["kill -9", kill],
   ["kill -9", kill],
   ["SIGSTOP", pause],

@@ -11,6 +11,7 @@ import { SeededRandom } from "../../src/base/index.ts";
 import { findAnomaly } from "../../src/raft/index.ts";
 import { NamespaceLinks } from "../support/raft-links.ts";
 import { KvCluster, type KvNode, sleep, slowdownNow } from "../support/raft-processes.ts";
+import { cutOff, kill, pause, type Strike } from "../support/strikes.ts";
 import { withTemporaryFolder } from "../support/temporary-folder.ts";
 
 const seed = process.env.FLAGSTONE_SEED ?? "1";
@@ -51,40 +52,7 @@ function judge(cluster: KvCluster): void {
   expect(cluster.acks.length).toBeGreaterThan(20);
 }
 
-/** May resolve with a more exact name of what it did. */
-type Strike = (
-  cluster: KvCluster,
-  victim: KvNode,
-  random: SeededRandom,
-) => Promise<string | undefined>;
-
-const kill: Strike = async (_cluster, victim, random) => {
-  await victim.stop("SIGKILL");
-  await sleep(random.between(0, 1_500));
-  victim.start();
-  return undefined;
-};
-
-const pause: Strike = async (_cluster, victim, random) => {
-  victim.signal("SIGSTOP");
-  await sleep(random.between(500, 4_000));
-  victim.signal("SIGCONT");
-  return undefined;
-};
-
-const cutOff =
-  (isBothWays: boolean): Strike =>
-  async ({ nodes, links }, victim, random) => {
-    for (const other of nodes) {
-      links.cut(victim.node, other.node);
-      if (isBothWays) links.cut(other.node, victim.node);
-    }
-    await sleep(random.between(500, 4_000));
-    links.mend();
-    return undefined;
-  };
-
-const strikes: ReadonlyArray<readonly [string, Strike]> = [
+const strikes: ReadonlyArray<readonly [string, Strike<KvCluster>]> = [
   ["kill -9", kill],
   ["kill -9", kill],
   ["SIGSTOP", pause],
@@ -164,13 +132,13 @@ test("a store stays linearizable on networks that drop packets without a word", 
       console.log("network namespaces: not run, since they need root and ip");
       return;
     }
-    const unplug: Strike = async (_cluster, victim, random) => {
+    const unplug: Strike<KvCluster> = async (_cluster, victim, random) => {
       links.unplug(victim.node);
       await sleep(random.between(500, 4_000));
       links.mend();
       return undefined;
     };
-    const impair: Strike = async (cluster, victim, random) => {
+    const impair: Strike<KvCluster> = async (cluster, victim, random) => {
       const done = links.impair(victim.node);
       links.impair(random.pick(cluster.nodes).node);
       await sleep(random.between(1_000, 4_000));

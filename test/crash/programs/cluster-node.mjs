@@ -3,9 +3,7 @@
 // Usage: cluster-node.mjs OPTIONS.json with
 // {dir, name, founding, listen, clientPath, electionTicks, clockAheadMs}
 
-import { readFileSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
-import { createInterface } from "node:readline";
+import { readFileSync } from "node:fs";
 import {
   nodeDisk,
   nodeNetwork,
@@ -18,6 +16,7 @@ import { StoreReader } from "../../../dist/contracts/store-reader.js";
 import { createClassicDriver } from "../../../dist/kv/index.js";
 import { defaultLogSettings } from "../../../dist/log/index.js";
 import { defaultHostSettings, lockRaftDir } from "../../../dist/raft/index.js";
+import { serve } from "./serve.mjs";
 
 const {
   clientPath,
@@ -128,17 +127,4 @@ async function answer({ op, ...request }) {
   return (await answers[op](request)) ?? "done";
 }
 
-// Left by the life before.
-rmSync(clientPath, { force: true });
-createServer((socket) => {
-  socket.on("error", () => socket.destroy());
-  const lines = createInterface({ input: socket });
-  lines.on("error", () => socket.destroy());
-  lines.on("line", (line) => {
-    const { id, ...request } = JSON.parse(line);
-    answer(request).then(
-      (value) => socket.write(`${JSON.stringify({ id, value })}\n`),
-      (error) => socket.write(`${JSON.stringify({ id, error: nameOf(error) })}\n`),
-    );
-  });
-}).listen(clientPath, () => console.log("ready"));
+serve(clientPath, answer, nameOf);

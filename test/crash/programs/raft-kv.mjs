@@ -2,14 +2,13 @@
 // {"id", "op": "put" | "get" | "status", "key", "value"} -> {"id", "value"} or {"id", "error"}.
 // Usage: raft-kv.mjs OPTIONS.json with {dir, clusterId, node, members, listen, clientPath}
 
-import { readFileSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
-import { createInterface } from "node:readline";
+import { readFileSync } from "node:fs";
 import {
   defaultHostSettings,
   defaultLogSettings,
   startRaftNode,
 } from "../../../dist/raft/index.js";
+import { serve } from "./serve.mjs";
 
 const { clientPath, ...options } = JSON.parse(readFileSync(process.argv[2], "utf8"));
 const MiB = 1024 * 1024;
@@ -75,17 +74,4 @@ async function answer({ op, key, value, padding = "" }) {
   return (await group.propose([{ version: 1, data }]))[0];
 }
 
-// Left by the life before.
-rmSync(clientPath, { force: true });
-createServer((socket) => {
-  socket.on("error", () => socket.destroy());
-  const lines = createInterface({ input: socket });
-  lines.on("error", () => socket.destroy());
-  lines.on("line", (line) => {
-    const { id, ...request } = JSON.parse(line);
-    answer(request).then(
-      (value) => socket.write(`${JSON.stringify({ id, value })}\n`),
-      (error) => socket.write(`${JSON.stringify({ id, error: error.code ?? error.message })}\n`),
-    );
-  });
-}).listen(clientPath, () => console.log("ready"));
+serve(clientPath, answer, (error) => error.code ?? error.message);
