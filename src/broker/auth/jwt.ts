@@ -1,11 +1,12 @@
-// JSON Web Tokens as passwords. The one home of jose.
+// JSON Web Tokens as passwords. The one home of jose, which is loaded with the first key set or token:
+// its forty modules are not for a start that asks for no tokens.
 //
 // What must hold: a signature by a key of the configured set, with an algorithm that was allowed; the
 // token's times; issuer and audience where they are configured; a user in the configured claim, equal
 // to the user name where one is given. Rights may stand in the claim `rights`. The login ends when
 // the token does.
 
-import * as jose from "jose";
+import type * as jose from "jose";
 import { type Clock, parseJson, toError } from "../../base/index.ts";
 import { type Grant, parseGrants } from "../acl/rules.ts";
 import type { AuthMethod, LoginRequest, Verdict } from "./types.ts";
@@ -28,9 +29,10 @@ const tokenBytesMax = 16 * 1024;
 const secretBytesMin = 32;
 
 /** @throws Error with a reason: no key set, or none that can be used. */
-export function keysOfJwks(text: string): JwtKeys {
+export async function keysOfJwks(text: string): Promise<JwtKeys> {
   const set = parseJson(text) as jose.JSONWebKeySet;
-  return jose.createLocalJWKSet(set);
+  const { createLocalJWKSet } = await import("jose");
+  return createLocalJWKSet(set);
 }
 
 /** Whether a key set holds what only its owner may know: shared keys, or private ones. */
@@ -71,6 +73,7 @@ export class JwtMethod implements AuthMethod {
     const keys = this.#keys();
     if (keys === undefined) return { kind: "unavailable", why: "no key set for tokens" };
     const { algorithms, issuer, audience, userClaim, leewayS } = this.#rules;
+    const { jwtVerify } = await import("jose");
     let claims: jose.JWTPayload;
     try {
       const options: jose.JWTVerifyOptions = {
@@ -81,7 +84,7 @@ export class JwtMethod implements AuthMethod {
         ...(issuer !== undefined && { issuer }),
         ...(audience !== undefined && { audience }),
       };
-      claims = (await jose.jwtVerify(token, keys, options)).payload;
+      claims = (await jwtVerify(token, keys, options)).payload;
     } catch (error) {
       return { kind: "deny", why: `token: ${toError(error).message}` };
     }
@@ -113,14 +116,14 @@ export class RotatingKeys {
   }
 
   /** True when the set has changed. @throws Error when the text is no key set: the old one stays. */
-  set(text: string): boolean {
-    return this.prepare(text)();
+  async set(text: string): Promise<boolean> {
+    return (await this.prepare(text))();
   }
 
   /** As `set`, but nothing changes before the result is called. */
-  prepare(text: string): () => boolean {
+  async prepare(text: string): Promise<() => boolean> {
     if (text === this.#text) return () => false;
-    const keys = keysOfJwks(text);
+    const keys = await keysOfJwks(text);
     return () => {
       this.#keys = keys;
       this.#text = text;

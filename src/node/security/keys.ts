@@ -118,7 +118,7 @@ class FetchedKeys implements TokenKeys {
         timeoutMs: fetchTimeoutMs,
       });
       if (status !== 200) throw new Error(`status ${status}`);
-      if (this.#keys.set(text)) this.#logger.info("node.token_keys_changed");
+      if (await this.#keys.set(text)) this.#logger.info("node.token_keys_changed");
       return true;
     } catch (error) {
       this.#logger.error("node.token_keys_unavailable", { reason: reasonOf(error) });
