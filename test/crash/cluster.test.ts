@@ -6,15 +6,14 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { nodeDisk, SeededRandom } from "../../src/base/index.ts";
 import { readIdentity } from "../../src/raft/index.ts";
+import { isLong } from "../support/amount.ts";
 import { ClusterProcesses, shardGroups } from "../support/cluster-processes.ts";
 import { type KvNode, sleep, slowdownNow } from "../support/raft-processes.ts";
 import { cutOff, kill, pause, type Strike } from "../support/strikes.ts";
 import { withTemporaryFolder } from "../support/temporary-folder.ts";
 
 const seed = process.env.FLAGSTONE_SEED ?? "1";
-const faultsMin = Number(
-  process.env.FLAGSTONE_FAULTS ?? (process.env.FLAGSTONE_LONG === "1" ? 250 : 14),
-);
+const faultsMin = Number(process.env.FLAGSTONE_FAULTS ?? (isLong ? 250 : 14));
 const publishers = ["p1", "p2", "p3", "p4"];
 /** With an election of 1 to 2 s. */
 const stallMsMax = 8_000;

@@ -9,12 +9,11 @@ import { cpSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-
+import { isLong } from "../support/amount.ts";
 import { type DamageBase, makeBase } from "./damage-base.ts";
 import { classOf, type Damage, damages, filesOf, pairDamages } from "./damage-cases.ts";
 import { judge, type Verdict } from "./damage-judge.ts";
 
-const isLong = process.env.FLAGSTONE_LONG === "1";
 const only = process.env.FLAGSTONE_DAMAGE;
 /** Cases of CI, about a second each: no divisor of the kinds of damage, so that all have their turn. */
 const everyNth = 21;

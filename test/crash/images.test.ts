@@ -8,6 +8,7 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { isLong } from "../support/amount.ts";
 import { type BrokerProcess, startBroker } from "../support/broker-process.ts";
 import { RawClient } from "../support/raw-client.ts";
 import { syncsBetween, traceProcess } from "../support/strace.ts";
@@ -17,7 +18,6 @@ import { checkImages, type RecordedRun, recordRun } from "./image-rounds.ts";
 import { ImageUpkeep } from "./image-upkeep.ts";
 import { createRecording } from "./recorder.ts";
 
-const isLong = process.env.FLAGSTONE_LONG === "1";
 const only = process.env.FLAGSTONE_SEED;
 const runCount = isLong ? 6 : 2;
 const imagesPerRun = isLong ? 50 : 25;

@@ -6,12 +6,12 @@
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { SeededRandom } from "../../src/base/index.ts";
+import { isLong } from "../support/amount.ts";
 import { startAndKill, startBroker } from "../support/broker-process.ts";
 import { withTemporaryFolder } from "../support/temporary-folder.ts";
 import { drawAims, killAimNames } from "./kill-aims.ts";
 import { type KillReport, runKillRounds } from "./kill-rounds.ts";
 
-const isLong = process.env.FLAGSTONE_LONG === "1";
 const only = process.env.FLAGSTONE_SEED;
 const seeds =
   only === undefined ? Array.from({ length: isLong ? 5 : 1 }, (_, n) => `kills-${n + 1}`) : [only];

@@ -9,13 +9,14 @@ import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { SeededRandom } from "../../src/base/index.ts";
 import { findAnomaly } from "../../src/raft/index.ts";
+import { isLong } from "../support/amount.ts";
 import { NamespaceLinks } from "../support/raft-links.ts";
 import { KvCluster, type KvNode, sleep, slowdownNow } from "../support/raft-processes.ts";
 import { cutOff, kill, pause, type Strike } from "../support/strikes.ts";
 import { withTemporaryFolder } from "../support/temporary-folder.ts";
 
 const seed = process.env.FLAGSTONE_SEED ?? "1";
-const faults = process.env.FLAGSTONE_LONG === "1" ? 40 : 7;
+const faults = isLong ? 40 : 7;
 const volumeBytes = 6 * 1024 * 1024;
 /** Two MiB of log that are kept for the others, segments begun and spare ones, a snapshot. */
 const keptBytesMax = 5.5 * 1024 * 1024;

@@ -9,6 +9,7 @@ import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { SeededRandom } from "../../src/base/index.ts";
 import { defaultLogSettings, startRaftNode } from "../../src/raft/index.ts";
+import { isLong } from "../support/amount.ts";
 import { ListMachine } from "../support/raft-cluster.ts";
 import { withTemporaryFolder } from "../support/temporary-folder.ts";
 import { createHistory } from "./history.ts";
@@ -18,7 +19,6 @@ import { changesDisk, marksBefore, readRecord } from "./record-reader.ts";
 import { createRecording } from "./recorder.ts";
 
 const entries = 6;
-const isLong = process.env.FLAGSTONE_LONG === "1";
 const program = fileURLToPath(new URL("programs/raft-start.mjs", import.meta.url));
 
 /** The lock is a LevelDB; all else is ours. */

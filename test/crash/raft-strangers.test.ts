@@ -9,11 +9,12 @@ import { crc32, nodeDisk, SeededRandom } from "../../src/base/index.ts";
 import { encodeFrame, encodeLetters } from "../../src/raft/host/frames.ts";
 import { encodeHello } from "../../src/raft/host/hello.ts";
 import { findAnomaly, type Identity, readIdentity } from "../../src/raft/index.ts";
+import { isLong } from "../support/amount.ts";
 import { KvCluster, sleep } from "../support/raft-processes.ts";
 import { withTemporaryFolder } from "../support/temporary-folder.ts";
 
 const seed = process.env.FLAGSTONE_SEED ?? "1";
-const knocks = process.env.FLAGSTONE_LONG === "1" ? 500 : 60;
+const knocks = isLong ? 500 : 60;
 
 const hello = (identity: Identity): Buffer => {
   return encodeFrame(identity, "hello", encodeHello("", undefined));

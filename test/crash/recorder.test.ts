@@ -9,6 +9,7 @@ import { promisify } from "node:util";
 import { ClassicLevel } from "classic-level";
 import { describe, expect, test } from "vitest";
 import { SeededRandom } from "../../src/base/index.ts";
+import { isLong } from "../support/amount.ts";
 import { withTemporaryFolder } from "../support/temporary-folder.ts";
 import { createHistory } from "./history.ts";
 import { buildImage, type Image, type NamesModel, writeImage } from "./image-builder.ts";
@@ -137,7 +138,7 @@ describe("images of a journal", () => {
   });
 });
 
-const imageCount = process.env.FLAGSTONE_LONG === "1" ? 400 : 40;
+const imageCount = isLong ? 400 : 40;
 
 describe("images of a LevelDB", () => {
   const keysIn = async (folder: string): Promise<Set<string>> => {

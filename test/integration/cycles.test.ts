@@ -5,6 +5,7 @@ import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
+import { isLong } from "../support/amount.ts";
 import { withTemporaryFolder } from "../support/temporary-folder.ts";
 
 const program = fileURLToPath(new URL("programs/cycles.mjs", import.meta.url));
@@ -41,8 +42,6 @@ const heapBytesEither = 256 * 1024;
 const externalBytesPerCycle = 1024;
 /** What malloc has and does not need spreads over its pages for the first hundred cycles. */
 const rssBytesMax = 24 * 1024 * 1024;
-
-const isLong = process.env.FLAGSTONE_LONG === "1";
 
 for (const [what, count] of [
   ["memory", 500],

@@ -5,6 +5,7 @@ import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import { connectAsync, type MqttClient } from "mqtt";
 import { afterEach, expect, test } from "vitest";
+import { isLong } from "../support/amount.ts";
 import { LaunchedBroker } from "../support/launched-broker.ts";
 
 const mib = 2 ** 20;
@@ -14,10 +15,9 @@ const quota = quotaOf(quotaMib);
 const payloadBytes = 32 * 1024;
 
 /** CI puts 2 GiB through; the long run 50 GiB through 1 GiB. */
-const passage =
-  process.env.FLAGSTONE_LONG === "1"
-    ? { quotaMib: 1_024, throughMib: 50 * 1_024, payloadBytes: 256 * 1024, timeoutMs: 7_200_000 }
-    : { quotaMib, throughMib: 2_048, payloadBytes, timeoutMs: 600_000 };
+const passage = isLong
+  ? { quotaMib: 1_024, throughMib: 50 * 1_024, payloadBytes: 256 * 1024, timeoutMs: 7_200_000 }
+  : { quotaMib, throughMib: 2_048, payloadBytes, timeoutMs: 600_000 };
 
 const open: MqttClient[] = [];
 let broker: LaunchedBroker | undefined;

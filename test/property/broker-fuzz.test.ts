@@ -3,10 +3,10 @@
 // A failure prints its seed: FLAGSTONE_FUZZ_SEED=17 repeats that case alone.
 
 import { expect, test } from "vitest";
+import { amount } from "../support/amount.ts";
 import { type BrokerFuzzCounts, runBrokerCase } from "../support/fuzz-broker.ts";
 
-const long = process.env.FLAGSTONE_LONG === "1";
-const cases = Number(process.env.FLAGSTONE_FUZZ_BROKER_CASES ?? (long ? 20_000 : 300));
+const cases = Number(process.env.FLAGSTONE_FUZZ_BROKER_CASES ?? amount(100, 300, 20_000));
 const only = process.env.FLAGSTONE_FUZZ_SEED;
 
 test("a broker serves its honest clients whatever the others say, and forgets those that go", {

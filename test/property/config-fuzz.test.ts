@@ -7,6 +7,7 @@ import { isCodedError } from "../../src/base/index.ts";
 import { type Config, type ConfigSources, readConfig } from "../../src/node/config/config.ts";
 import { showConfig } from "../../src/node/config/show.ts";
 import { dataPaths, storeSettings } from "../../src/node/room-settings.ts";
+import { amount } from "../support/amount.ts";
 
 const names = fc.constantFrom(
   "messages",
@@ -95,7 +96,7 @@ test("nested options of databases in a file are taken as a whole, or refused by 
       const again = read({ file: file(showConfig(found.effective, { origin: false })) });
       expect(typeof again === "string" ? again : again.settings).toEqual(found.settings);
     }),
-    { numRuns: 600 },
+    { numRuns: amount(200, 600) },
   );
   expect(taken).toBeGreaterThan(20);
 });
@@ -117,6 +118,6 @@ test("the same from flags and from the environment", () => {
         } else storeSettings(found.settings, dataPaths("data"));
       }
     }),
-    { numRuns: 500 },
+    { numRuns: amount(200, 500) },
   );
 });

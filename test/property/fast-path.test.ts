@@ -5,6 +5,7 @@ import fc from "fast-check";
 import { expect, test, vi } from "vitest";
 import { PlainPackets } from "../../src/mqtt/core/plain-packets.ts";
 import type { Packet, Properties, Qos } from "../../src/mqtt/index.ts";
+import { amount } from "../support/amount.ts";
 import { BrokerWorld } from "../support/broker-world.ts";
 import { publishing, type RawMqtt, subscribing } from "../support/raw-mqtt.ts";
 
@@ -173,7 +174,7 @@ test("random traffic is answered and delivered alike, in runs and one by one", {
       expect(withoutEnds(fast, slow)).toEqual(withoutEnds(slow, fast));
     }),
     // Making the traffic smaller takes longer than there is: the seed is what counts.
-    { numRuns: Number(process.env.FLAGSTONE_FAST_PATH_RUNS ?? 12), endOnFailure: true },
+    { numRuns: Number(process.env.FLAGSTONE_FAST_PATH_RUNS ?? amount(6, 12)), endOnFailure: true },
   );
   expect(runs).toBeGreaterThan(0);
 });

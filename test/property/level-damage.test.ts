@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { isCodedError, nodeDisk, SeededRandom } from "../../src/base/index.ts";
 import { createClassicDriver, type Kv } from "../../src/kv/index.ts";
+import { amount } from "../support/amount.ts";
 
 const driver = createClassicDriver({ disk: nodeDisk });
 const verifyBytesMax = 1024 * 1024 * 1024;
@@ -120,10 +121,11 @@ describe.each([
   test("never hides what was synced, and is mended to what is intact", async () => {
     const made = await make(name.replaceAll(" ", "-"), seed, logEntries);
     const random = new SeededRandom(seed);
-    let [noticed, mended] = [0, 0];
+    let [noticed, mended, turn] = [0, 0, 0];
     for (const file of fs.readdirSync(made.path)) {
       const size = fs.statSync(join(made.path, file)).size;
       for (const [title, damage] of size === 0 ? [] : damages(size, random)) {
+        if (turn++ % amount(4, 1) !== 0) continue;
         const copy = join(root, "copy");
         fs.cpSync(made.path, copy, { recursive: true });
         damage(join(copy, file));
@@ -152,7 +154,7 @@ describe.each([
         fs.rmSync(join(root, "aside"), { recursive: true, force: true });
       }
     }
-    expect(noticed).toBeGreaterThan(10);
-    expect(mended).toBeGreaterThan(3);
+    expect(noticed).toBeGreaterThan(amount(3, 10));
+    expect(mended).toBeGreaterThan(amount(0, 3));
   });
 });

@@ -7,6 +7,7 @@ import { ltsSettingsDefault } from "../../src/store/core/lts.ts";
 import { residualMatches, type Structure } from "../../src/store/core/structure.ts";
 import type { ExplainedStream } from "../../src/store/index.ts";
 import { intersects, matches, parseTopicFilter, splitTopic } from "../../src/topic/index.ts";
+import { amount } from "../support/amount.ts";
 import { append, appendRequest, Reader, type Received } from "../support/store-calls.ts";
 import { StoreMachine } from "../support/store-machine.ts";
 
@@ -97,7 +98,7 @@ test("listStreams(filter) covers exactly the matching topics", async () => {
       }
     },
   );
-  await fc.assert(property, { numRuns: 60 });
+  await fc.assert(property, { numRuns: amount(20, 60) });
 });
 
 function isOf({ generation, stream }: ExplainedStream, { ref }: Received): boolean {

@@ -6,8 +6,9 @@ import { crc32, SeededRandom } from "../../src/base/index.ts";
 import { decodeBlock, decodeFlushHeader, peekFlush } from "../../src/log/format.ts";
 import type { LogRecord } from "../../src/log/index.ts";
 import { FlushEncoder, RecordGroup } from "../../src/log/writer.ts";
+import { amount } from "../support/amount.ts";
 
-const logs = process.env.FLAGSTONE_LONG === "1" ? 10_000 : 1_000;
+const logs = amount(250, 1_000, 10_000);
 const seed = Number(process.env.FLAGSTONE_SEED ?? 1);
 const caps = { bytesMax: 100_000, recordsMax: 100 };
 

@@ -1,9 +1,10 @@
 import { expect, test } from "vitest";
+import { amount } from "../support/amount.ts";
 import { createWorldCounts, LogWorld } from "../support/log-world.ts";
 
 // One seed: FLAGSTONE_SEED=17 npx vitest run --project property test/property/log-crash.test.ts
 const only = process.env.FLAGSTONE_SEED;
-const seedCount = Number(process.env.FLAGSTONE_SEEDS ?? 300);
+const seedCount = Number(process.env.FLAGSTONE_SEEDS ?? amount(60, 300));
 const stepCount = 60;
 
 test("no acked record is lost, changed or doubled by any failure", async () => {

@@ -9,6 +9,7 @@ import {
   openLog,
   type WriteAheadLog,
 } from "../../src/log/index.ts";
+import { amount } from "../support/amount.ts";
 import {
   appendAll,
   logDir,
@@ -19,6 +20,9 @@ import {
 } from "../support/log-harness.ts";
 import { layoutOf, type PlacedFlush, type PlacedRecord } from "../support/log-layout.ts";
 import { MemoryDisk } from "../support/memory-disk.ts";
+
+/** Prime, so that all places of fields get their turn. */
+const stride = amount(5, 1);
 
 const settings: LogSettings = { ...tinySettings, segmentBytes: 2048, zeroFillBytes: 2048 };
 const shards = [1, 2, 3];
@@ -177,8 +181,8 @@ describe("one damaged byte", () => {
         opened++;
       }
     }
-    expect(opened).toBeGreaterThan(3000);
-    expect(lossy).toBeGreaterThan(1000);
+    expect(opened).toBeGreaterThan(3000 / stride);
+    expect(lossy).toBeGreaterThan(1000 / stride);
   });
 
   test("under refuse ends the start with path and offset, changing nothing", async () => {
@@ -274,6 +278,7 @@ describe("a file cut short", () => {
  * yet written, and the inside of the one large payload.
  */
 function isVisited(sample: Sample, path: string, at: number): boolean {
+  if (at % stride !== 0) return false;
   if (at % 8 === 0 || at < 48) return true;
   const flushes = sample.flushes.filter((flush) => flush.path === path);
   const flush = flushes.find(({ from, to }) => from - 8 <= at && at < to + 8);

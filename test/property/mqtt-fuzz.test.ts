@@ -6,13 +6,13 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { SeededRandom } from "../../src/base/index.ts";
+import { amount } from "../support/amount.ts";
 import { checkStream, contextOf } from "../support/fuzz-codec.ts";
 import { type ConversationCounts, runConversation } from "../support/fuzz-conversation.ts";
 import { Corpus, parseCorpus } from "../support/fuzz-corpus.ts";
 import { PacketFuzz } from "../support/fuzz-packets.ts";
 
-const long = process.env.FLAGSTONE_LONG === "1";
-const cases = Number(process.env.FLAGSTONE_FUZZ_CASES ?? (long ? 1_000_000 : 20_000));
+const cases = Number(process.env.FLAGSTONE_FUZZ_CASES ?? amount(6_000, 20_000, 1_000_000));
 const only = process.env.FLAGSTONE_FUZZ_SEED;
 const firstSeed = Number(only ?? process.env.FLAGSTONE_FUZZ_FROM ?? 1);
 /** A case of the connection takes as long as four of the codec. */

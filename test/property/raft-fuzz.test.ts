@@ -16,10 +16,10 @@ import type { Entry, Message } from "../../src/raft/core/types.ts";
 import { decodeForm, encodeForm } from "../../src/raft/host/forming.ts";
 import * as frames from "../../src/raft/host/frames.ts";
 import { decodeManifest, encodeManifest } from "../../src/raft/host/manifest.ts";
+import { isLong } from "../support/amount.ts";
 import { hostOf, RaftCluster, type Station } from "../support/raft-cluster.ts";
 
-const long = process.env.FLAGSTONE_LONG === "1";
-const cases = Number(process.env.FLAGSTONE_FUZZ_CASES ?? (long ? 1_000_000 : 20_000));
+const cases = Number(process.env.FLAGSTONE_FUZZ_CASES ?? (isLong ? 1_000_000 : 20_000));
 const seed = Number(process.env.FLAGSTONE_FUZZ_SEED ?? 1);
 
 const configuration = { voters: [1, 2, 300], learners: [4] };

@@ -3,6 +3,7 @@
 
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import { amount } from "../support/amount.ts";
 import { type Operation, SessionRun, sessionClients } from "../support/session-run.ts";
 import { World } from "../support/session-world.ts";
 
@@ -86,6 +87,6 @@ test("nothing is lost, QoS 2 comes once, order, DUP and ids keep their rules", a
         expect(run.faults()).toEqual([]);
       },
     ),
-    { numRuns: Number(process.env.SESSION_RUNS ?? 150) },
+    { numRuns: Number(process.env.SESSION_RUNS ?? amount(60, 150)) },
   );
 }, 120_000);

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { SortedMap, type SortedView } from "../../src/kv/sorted-map.ts";
+import { amount } from "../support/amount.ts";
 
 const keyBytes = fc.uint8Array({ minLength: 0, maxLength: 2, max: 40 });
 const step = fc.oneof(
@@ -40,7 +41,7 @@ test("a sorted map agrees with a plain one, and snapshots never change", () => {
         expect(backwards(view)).toEqual([...entries].reverse());
       }
     }),
-    { numRuns: 60 },
+    { numRuns: amount(20, 60) },
   );
 });
 

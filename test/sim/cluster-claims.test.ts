@@ -12,10 +12,11 @@ import {
 } from "../../src/cluster/core/claims.ts";
 import { type Fate, Fates } from "../../src/cluster/core/fates.ts";
 import type { Group } from "../../src/raft/index.ts";
+import { isLong } from "../support/amount.ts";
 import { type Cooked, CookedQueue } from "../support/cooked-queue.ts";
 import { type ListMachine, RaftCluster, type Station } from "../support/raft-cluster.ts";
 
-const seeds = process.env.FLAGSTONE_LONG === "1" ? 300 : 25;
+const seeds = isLong ? 300 : 25;
 const stepMs = 40;
 
 /** The state that batches are cooked on: each must be the next of the one before. */

@@ -1,11 +1,12 @@
 // Sites of a simulated cluster come and go (docs/testing.md, "Replicas of the store").
 
 import { expect, test } from "vitest";
+import { isLong } from "../support/amount.ts";
 import { type ClusterCoverage, ClusterRun, createClusterCoverage } from "../support/cluster-run.ts";
 
 const one = process.env.FLAGSTONE_SIM_SEED;
 const many = Number(process.env.FLAGSTONE_SIM_SEEDS ?? 0);
-const count = many > 0 ? many : process.env.FLAGSTONE_LONG === "1" ? 200 : 4;
+const count = many > 0 ? many : isLong ? 200 : 4;
 /** A node waits for a leader for 15 s before it says so. */
 const rare: ReadonlySet<string> = new Set(["unknown"]);
 const seeds = one === undefined ? Array.from({ length: count }, (_, at) => at + 1) : [Number(one)];

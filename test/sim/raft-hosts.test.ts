@@ -8,9 +8,9 @@ import {
   simulateHosts,
   uncoveredHosts,
 } from "../../src/raft/index.ts";
+import { isLong } from "../support/amount.ts";
 
 const first = Number(process.env.FLAGSTONE_SIM_SEED ?? 1);
-const isLong = process.env.FLAGSTONE_LONG === "1";
 const seeds = Number(process.env.FLAGSTONE_SIM_SEEDS ?? (isLong ? 400 : 40));
 const steps = 300;
 /** Fewer seeds need not reach every state. */

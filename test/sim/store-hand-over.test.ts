@@ -3,9 +3,10 @@
 //   FLAGSTONE_SIM_SEED=17 npx vitest run --project sim store-hand-over      the schedules of one seed
 
 import { expect, test } from "vitest";
+import { isLong } from "../support/amount.ts";
 import { type HandOverCounts, runSchedules, schedulesPerStore } from "../support/hand-over-run.ts";
 
-const scheduleCount = process.env.FLAGSTONE_LONG === "1" ? 100_000 : 10_000;
+const scheduleCount = isLong ? 100_000 : 10_000;
 const only = process.env.FLAGSTONE_SIM_SEED;
 
 test(`hand-over under writes has no gap, no repeat and keeps the order: ${scheduleCount} schedules`, async () => {

@@ -1,12 +1,13 @@
 // The store on three simulated nodes (docs/testing.md, "Replicas of the store").
 
 import { expect, test } from "vitest";
+import { isLong } from "../support/amount.ts";
 import { createReplicasCoverage, type ReplicasCoverage } from "../support/replicas-coverage.ts";
 import { ReplicasRun } from "../support/replicas-run.ts";
 
 const one = process.env.FLAGSTONE_SIM_SEED;
 const many = Number(process.env.FLAGSTONE_SIM_SEEDS ?? 0);
-const count = many > 0 ? many : process.env.FLAGSTONE_LONG === "1" ? 500 : 12;
+const count = many > 0 ? many : isLong ? 500 : 12;
 const seeds = one === undefined ? Array.from({ length: count }, (_, at) => at + 1) : [Number(one)];
 
 /** In cluster-claims.test.ts batches of a claim gone by do reach the log; a whole store hardly does it. */

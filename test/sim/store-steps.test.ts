@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { isLong } from "../support/amount.ts";
 import { countSteps, type End, endAt, type Loss, type Operation } from "../support/store-steps.ts";
 
 const operations: readonly Operation[] = ["checkpoint", "rotate", "drop", "repack"];
@@ -6,7 +7,7 @@ const ends: readonly End[] = ["kill", "crash"];
 const losses: readonly Loss[] = ["nothing", "shard store", "shard store and copy"];
 /** Of the steps of one operation; all of them in the long suite. */
 const strideOf = (loss: Loss): number => {
-  if (process.env.FLAGSTONE_LONG === "1") return 1;
+  if (isLong) return 1;
   return loss === "nothing" ? 2 : 4;
 };
 

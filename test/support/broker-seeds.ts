@@ -6,6 +6,7 @@
 // runs one seed alone. Without these variables: 1,000 seeds, half of them in each file.
 
 import { expect } from "vitest";
+import { isLong } from "./amount.ts";
 import { BrokerHistory } from "./broker-history.ts";
 import { aimedPhases } from "./broker-machine.ts";
 import { addCounts, type HistoryCounts, historyCountsZero } from "./history-counts.ts";
@@ -18,7 +19,6 @@ const twiceEvery = 50;
 /** Fewer seeds need not have met everything. */
 const coverageSeedsMin = 400;
 
-const isLong = process.env.FLAGSTONE_LONG === "1";
 const first = Number(process.env.FLAGSTONE_SIM_SEED ?? 1);
 const seeds = Number(process.env.FLAGSTONE_SIM_SEEDS ?? (isLong ? 3_000 : 1000));
 

@@ -156,6 +156,3 @@ export function sharedBroker(args: readonly string[] = []): () => LaunchedBroker
     return broker;
   };
 }
-
-/** Whether suites run with their full counts. */
-export const isLong = process.env.FLAGSTONE_LONG === "1";

@@ -2,11 +2,11 @@
 // what all histories together must have met.
 
 import { expect, test } from "vitest";
+import { isLong } from "./amount.ts";
 import type { Features } from "./store-features.ts";
 import { StoreWorld, type WorldCounts } from "./store-world.ts";
 
-const long = process.env.FLAGSTONE_LONG === "1";
-const seedCount = Number(process.env.FLAGSTONE_SIM_SEEDS ?? (long ? 6_000 : 2_000));
+const seedCount = Number(process.env.FLAGSTONE_SIM_SEEDS ?? (isLong ? 6_000 : 2_000));
 /** One seed: FLAGSTONE_SIM_SEED=17 npx vitest run --project sim store */
 const only = process.env.FLAGSTONE_SIM_SEED;
 const operations = 500;

@@ -3,8 +3,9 @@
 
 import { readdirSync, readFileSync } from "node:fs";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { isLong } from "../../support/amount.ts";
 import { collectedHeapBytes, withInspector } from "../../support/heap-size.ts";
-import { isLong, LaunchedBroker } from "../../support/launched-broker.ts";
+import { LaunchedBroker } from "../../support/launched-broker.ts";
 import {
   bytes,
   connect,

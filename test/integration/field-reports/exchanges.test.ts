@@ -2,7 +2,8 @@
 // exchanges at QoS 1 and 2 that are cut in their middle.
 
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { isLong, LaunchedBroker } from "../../support/launched-broker.ts";
+import { isLong } from "../../support/amount.ts";
+import { LaunchedBroker } from "../../support/launched-broker.ts";
 import {
   bytes,
   puback,

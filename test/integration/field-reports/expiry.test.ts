@@ -3,8 +3,9 @@
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createAdminClient } from "../../../src/admin/client.ts";
+import { isLong } from "../../support/amount.ts";
 import { collectedHeapBytes, withInspector } from "../../support/heap-size.ts";
-import { isLong, LaunchedBroker } from "../../support/launched-broker.ts";
+import { LaunchedBroker } from "../../support/launched-broker.ts";
 import {
   bytes,
   connect,

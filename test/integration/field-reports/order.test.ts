@@ -2,8 +2,9 @@
 // order and completeness over a long outage, over the seam of backlog and live, and over QoS.
 
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { isLong } from "../../support/amount.ts";
 import { BreakableLink } from "../../support/breakable-link.ts";
-import { isLong, LaunchedBroker } from "../../support/launched-broker.ts";
+import { LaunchedBroker } from "../../support/launched-broker.ts";
 import {
   bytes,
   publish,

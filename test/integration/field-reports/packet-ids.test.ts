@@ -2,7 +2,8 @@
 // packet identifiers that wrap.
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { isLong, LaunchedBroker } from "../../support/launched-broker.ts";
+import { isLong } from "../../support/amount.ts";
+import { LaunchedBroker } from "../../support/launched-broker.ts";
 import { puback, subscribe4, subscribe5 } from "../../support/mqtt-bytes.ts";
 import { pause, publishNumbered, Receiver, waitUntil } from "../../support/numbered-run.ts";
 import type { RawClient } from "../../support/raw-client.ts";

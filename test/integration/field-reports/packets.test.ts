@@ -3,8 +3,9 @@
 
 import { readdirSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { isLong } from "../../support/amount.ts";
 import { badConnects, badPackets, frame } from "../../support/bad-packets.ts";
-import { isLong, LaunchedBroker } from "../../support/launched-broker.ts";
+import { LaunchedBroker } from "../../support/launched-broker.ts";
 import {
   bytes,
   connect,

@@ -2,7 +2,8 @@
 // durable sessions over a restart and a kill -9.
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type End, isLong, LaunchedBroker } from "../../support/launched-broker.ts";
+import { isLong } from "../../support/amount.ts";
+import { type End, LaunchedBroker } from "../../support/launched-broker.ts";
 import { publish, publish5, subscribe4, subscribe5 } from "../../support/mqtt-bytes.ts";
 import { numbers, pause, publishNumbered, Receiver } from "../../support/numbered-run.ts";
 import { RawClient } from "../../support/raw-client.ts";

@@ -3,7 +3,8 @@
 
 import { readFile } from "node:fs/promises";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { isLong, LaunchedBroker } from "../../support/launched-broker.ts";
+import { isLong } from "../../support/amount.ts";
+import { LaunchedBroker } from "../../support/launched-broker.ts";
 import { puback, publish, publish5, subscribe4, subscribe5 } from "../../support/mqtt-bytes.ts";
 import { pause, waitUntil } from "../../support/numbered-run.ts";
 import type { RawClient } from "../../support/raw-client.ts";

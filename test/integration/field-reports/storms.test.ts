@@ -5,8 +5,9 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { isLong } from "../../support/amount.ts";
 import { authority, server } from "../../support/certificates.ts";
-import { isLong, LaunchedBroker } from "../../support/launched-broker.ts";
+import { LaunchedBroker } from "../../support/launched-broker.ts";
 import {
   bytes,
   connect,

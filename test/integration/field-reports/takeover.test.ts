@@ -2,7 +2,8 @@
 // takeover, keep alive, wills. Waits run side by side.
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { isLong, LaunchedBroker } from "../../support/launched-broker.ts";
+import { isLong } from "../../support/amount.ts";
+import { LaunchedBroker } from "../../support/launched-broker.ts";
 import {
   type ConnectParts,
   connect,

@@ -3,14 +3,14 @@ import type { LocalStore, ShardNumber } from "../../../src/store/index.ts";
 import { append, appendRequest, Reader } from "../../support/store-calls.ts";
 import { type MachineOptions, type Process, StoreMachine } from "../../support/store-machine.ts";
 
-const hourMs = 3_600_000;
-const dayMs = 24 * hourMs;
-const monthMs = 30 * dayMs;
+/** What a generation covers. A wait of half of it after a start reaches its bound of 10 minutes. */
+const spanMs = 22 * 60_000;
+const monthMs = 30 * 24 * 3_600_000;
 
 const machine = (store: MachineOptions["store"] = {}): StoreMachine =>
   new StoreMachine({
     seed: 1,
-    store: { shards: 1, retention: { ageMs: 8 * hourMs, bytes: 0 }, ...store },
+    store: { shards: 1, retention: { ageMs: 8 * spanMs, bytes: 0 }, ...store },
   });
 
 const put = async (
@@ -27,11 +27,11 @@ const numbers = (store: LocalStore): number[] => generationsOf(store).map(({ num
 const generationsOf = (store: LocalStore) => store.operator.generations(shardOf(store));
 const shardOf = (store: LocalStore): ShardNumber => store.logShards[0]!;
 
-/** One message an hour. */
-async function hours(m: StoreMachine, store: LocalStore, count: number): Promise<void> {
+/** One message a span. */
+async function spans(m: StoreMachine, store: LocalStore, count: number): Promise<void> {
   for (let n = 0; n < count; n++) {
     await put(m, store, "a/1");
-    await m.clock.advance(hourMs);
+    await m.clock.advance(spanMs);
   }
 }
 
@@ -39,12 +39,12 @@ describe("a generation ends", () => {
   test("when it covers an eighth of the retention; an empty one never does", async () => {
     const m = machine();
     const { store } = await m.boot();
-    await m.clock.advance(6 * hourMs);
+    await m.clock.advance(6 * spanMs);
     expect(numbers(store)).toEqual([1]);
     await put(m, store, "a");
-    await m.clock.advance(hourMs + 120_000);
+    await m.clock.advance(spanMs + 120_000);
     expect(numbers(store)).toEqual([1, 2]);
-    await m.clock.advance(6 * hourMs);
+    await m.clock.advance(6 * spanMs);
     expect(numbers(store)).toEqual([1, 2]);
   });
 
@@ -64,9 +64,9 @@ describe("retention", () => {
   test("by age drops the oldest when all of it is older, and keeps the rest", async () => {
     const m = machine();
     const { store } = await m.boot();
-    await hours(m, store, 40);
+    await spans(m, store, 40);
     const kept = generationsOf(store);
-    // Two hours each: the message of the full hour comes before the look that ends the generation.
+    // Two spans each: the message of the full span comes before the look that ends the generation.
     expect(kept.length).toBeGreaterThanOrEqual(4);
     expect(kept.length).toBeLessThanOrEqual(6);
     const reader = new Reader(store, ["#"], new Map());
@@ -97,7 +97,7 @@ describe("retention", () => {
     async (stepMs) => {
       const m = machine();
       const { store } = await m.boot();
-      await hours(m, store, 6);
+      await spans(m, store, 6);
       const before = numbers(store);
       expect(before.length).toBeGreaterThanOrEqual(4);
       m.clock.stepWall(stepMs * 1_000);
@@ -108,7 +108,7 @@ describe("retention", () => {
       const gone = before.filter((number) => !numbers(store).includes(number));
       expect(gone.length).toBeLessThanOrEqual(1);
       m.clock.stepWall(-stepMs * 1_000);
-      await m.clock.advance(2 * hourMs);
+      await m.clock.advance(2 * spanMs);
       const left = before.filter((number) => numbers(store).includes(number));
       expect(left.length).toBeGreaterThanOrEqual(before.length - 3);
     },
@@ -117,20 +117,20 @@ describe("retention", () => {
   test("a boot in 1970 drops nothing", async () => {
     const m = machine();
     const first = await m.boot();
-    await hours(m, first.store, 4);
+    await spans(m, first.store, 4);
     await m.stop(first);
     m.clock.stepWall(-m.clock.wallUs());
     const { store } = await m.boot();
     const before = numbers(store);
     await put(m, store, "a/1");
-    await m.clock.advance(6 * hourMs);
+    await m.clock.advance(6 * spanMs);
     for (const number of before) expect(numbers(store)).toContain(number);
   });
 
   test("what was dropped stays dropped after kill -9, and its folder goes", async () => {
     const m = machine();
     const { store } = await m.boot();
-    await hours(m, store, 20);
+    await spans(m, store, 20);
     const dropped = numbers(store)[0]! - 1;
     expect(dropped).toBeGreaterThan(0);
     m.crash();
@@ -203,10 +203,10 @@ describe("a hold", () => {
   test("keeps what is later than it from retention and drops, until it is released", async () => {
     const m = machine();
     const { store } = await m.boot();
-    await hours(m, store, 3);
+    await spans(m, store, 3);
     await m.clock.complete(store.operator.hold("audit"));
     const held = numbers(store)[0];
-    await hours(m, store, 20);
+    await spans(m, store, 20);
     expect(numbers(store)[0]).toBe(held);
     expect(generationsOf(store)[0]?.heldBy).toEqual(["audit"]);
     const tailUs = store.tail().get(shardOf(store))!;
@@ -214,17 +214,17 @@ describe("a hold", () => {
     m.crash();
     const next = await m.boot();
     expect(next.store.operator.holds()).toMatchObject([{ name: "audit", lostTtvs: 0 }]);
-    await m.clock.advance(hourMs);
+    await m.clock.advance(spanMs);
     expect(numbers(next.store)[0]).toBe(held);
     await m.clock.complete(next.store.operator.releaseHold("audit"));
-    await m.clock.advance(20 * hourMs);
+    await m.clock.advance(20 * spanMs);
     expect(numbers(next.store)[0]).toBeGreaterThan(held!);
   });
 
   test("lets go what its holder is done with, and is told what went by force", async () => {
     const m = machine();
     const { store } = await m.boot();
-    await hours(m, store, 6);
+    await spans(m, store, 6);
     const shard = shardOf(store);
     await m.clock.complete(store.operator.hold("audit"));
     const [first, second] = generationsOf(store);
