@@ -106,7 +106,7 @@ test("what the corpus holds comes to what it came to", () => {
   for (const { version, sender, hex, outcome } of kept) {
     const context = contextOf(version, sender);
     const stream = Buffer.from(hex, "hex");
-    for (let cutAt = 0; cutAt <= stream.length; cutAt++) {
+    for (let cutAt = 0; cutAt <= stream.length; cutAt += amount(3, 1)) {
       expect(checkStream(stream, context, cutAt), hex).toBe(outcome);
     }
   }
