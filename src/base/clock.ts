@@ -13,7 +13,7 @@ export interface Clock {
   wallUs(): number;
   /** Monotonic milliseconds since an arbitrary start; fractions allowed. */
   elapsedMs(): number;
-  /** Runs `task` once after `delayMs`. Does not keep the process alive. */
+  /** Runs `task` once, `delayMs` from now or later, never before. Does not keep the process alive. */
   schedule(delayMs: number, task: () => void): Cancel;
   /** Runs `task` at the end of this turn of the event loop, after the IO that is ready now. */
   soon(task: () => void): void;
@@ -53,13 +53,20 @@ export function createWall(
 }
 
 function scheduleTimer(delayMs: number, task: () => void): Cancel {
+  const dueMs = performance.now() + delayMs;
   let timer: NodeJS.Timeout;
   const arm = (restMs: number): void => {
-    const stepMs = Math.min(restMs, timerDelayMsMax);
-    timer = setTimeout(() => (restMs > stepMs ? arm(restMs - stepMs) : task()), stepMs);
+    timer = setTimeout(ring, Math.min(restMs, timerDelayMsMax));
     timer.unref();
   };
-  arm(Math.max(0, delayMs));
+  // Node's timers count whole milliseconds and come up to one too early; whoever looks at the clock
+  // then would find nothing due.
+  const ring = (): void => {
+    const restMs = dueMs - performance.now();
+    if (restMs > 0) arm(Math.ceil(restMs));
+    else task();
+  };
+  arm(Math.max(0, Math.ceil(delayMs)));
   return () => clearTimeout(timer);
 }
 

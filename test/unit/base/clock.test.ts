@@ -60,9 +60,22 @@ describe("system timers", () => {
         resolve();
       });
     });
-    expect(systemClock.elapsedMs() - startMs).toBeGreaterThanOrEqual(4);
+    expect(systemClock.elapsedMs() - startMs).toBeGreaterThanOrEqual(5);
     expect(events).toEqual([]);
     await new Promise<void>((resolve) => systemClock.soon(resolve));
+  });
+
+  test("no task runs before its delay has passed", async () => {
+    const keepAlive = setInterval(() => undefined, 1000);
+    const waits = Array.from({ length: 400 }, async (_, at) => {
+      const delayMs = 1 + at * 0.13;
+      const startMs = systemClock.elapsedMs();
+      await sleep(systemClock, delayMs);
+      return systemClock.elapsedMs() - startMs - delayMs;
+    });
+    const lateMs = await Promise.all(waits);
+    clearInterval(keepAlive);
+    expect(Math.min(...lateMs)).toBeGreaterThanOrEqual(0);
   });
 
   test("a delay beyond what node's timers take does not fire at once", async () => {
