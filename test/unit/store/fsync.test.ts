@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { groupSettingsDefault, type LocalStore } from "../../../src/store/index.ts";
+import { amount } from "../../support/amount.ts";
 import { append, appendRequest, Reader } from "../../support/store-calls.ts";
 import { StoreMachine } from "../../support/store-machine.ts";
 
@@ -72,7 +73,7 @@ describe("fsync: interval", () => {
   });
 
   test("the end of the process loses nothing that was acked", async () => {
-    for (let seed = 1; seed <= 40; seed++) {
+    for (let seed = 1; seed <= amount(10, 40); seed++) {
       const m = machine(seed, "interval");
       const { acked } = await traffic(m, 3 + (seed % 7) / 3);
       m.kill();
@@ -83,7 +84,7 @@ describe("fsync: interval", () => {
 
   test("the end of the machine loses at most the flush that was being synced, from the end", async () => {
     let lost = 0;
-    for (let seed = 1; seed <= 150; seed++) {
+    for (let seed = 1; seed <= amount(60, 150); seed++) {
       const m = machine(seed, "interval");
       const { acked } = await traffic(m, 3 + (seed % 11) / 3);
       m.crash();
@@ -99,7 +100,7 @@ describe("fsync: interval", () => {
   });
 
   test("always loses nothing that was acked, whatever ends", async () => {
-    for (let seed = 1; seed <= 60; seed++) {
+    for (let seed = 1; seed <= amount(15, 60); seed++) {
       const m = machine(seed, "always");
       const { acked } = await traffic(m, 3 + (seed % 11) / 3);
       m.crash();
