@@ -219,6 +219,8 @@ async function beMember(
     const transport = createTransport(settings, components, { identity, life });
     await formCluster({ disk, clock, logger, transport }, raftDir, expected, stop);
   }
+  // The rename that made it one may have been the last act of a process.
+  if (isMember) await disk.syncDir(dir);
   const members = (await MemberTable.open(disk, raftDir)).all();
   const own = members.find(({ diskId }) => diskId === identity.diskId);
   if (own === undefined) throw clusterErrors.notMember({ dir });
@@ -237,7 +239,13 @@ async function openRosterGroup(
   voters: readonly number[],
 ): Promise<Group> {
   const group = rosterGroup;
-  if (host.storedGroups().includes(group)) return host.openGroup(group);
+  if (host.storedGroups().includes(group)) {
+    const opened = await host.openGroup(group);
+    const { configuration } = opened.status();
+    // Nobody else stands, and nobody's vote is waited for.
+    if (configuration.voters.join() === String(node)) opened.campaign();
+    return opened;
+  }
   if (voters.length === 0) return host.createGroup({ group, node });
   return host.createGroup({ group, node, configuration: { voters, learners: [] } });
 }

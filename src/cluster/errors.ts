@@ -69,6 +69,12 @@ export const clusterErrors = defineErrors({
     message: "node {node} left the cluster and never comes back",
     help: "Join with an empty directory, under a new number.",
   },
+  initRefused: {
+    code: "CLUSTER_INIT_REFUSED",
+    kind: "invalid",
+    message: "{dir} cannot become the first replica of a cluster: {reason}",
+    help: "It is as it was. Start the node by itself once, look at what it says, stop it, and try again.",
+  },
   stopped: {
     code: "CLUSTER_START_STOPPED",
     kind: "closed",

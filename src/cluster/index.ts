@@ -15,8 +15,14 @@ export { defaultKeepSettings, type KeepSettings } from "./core/kept-log.ts";
 export * from "./core/roster.ts";
 export { type ClusterCounters, clusterCounterHelp } from "./counters.ts";
 export { clusterErrors } from "./errors.ts";
+export {
+  becomeFirstReplica,
+  type FirstReplica,
+  type FirstReplicaComponents,
+  type FirstReplicaSettings,
+} from "./first-replica.ts";
 export { Forwarder, type ForwarderParts, type ForwardPeers } from "./forwarder.ts";
-export type { Founding, FoundingMember } from "./founding.ts";
+export { type Founding, type FoundingMember, isName } from "./founding.ts";
 export { becomeMember, isMemberDir, membersOf, prepareSite } from "./joining.ts";
 export { RaftLogs, type RaftLogsParts, type RaftLogsSettings } from "./raft-logs.ts";
 export { type CopySettings, defaultCopySettings } from "./remote-copy.ts";

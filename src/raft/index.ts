@@ -6,6 +6,7 @@ export * from "./core/quorum.ts";
 export { Raft } from "./core/raft.ts";
 export * from "./core/types.ts";
 export * from "./errors.ts";
+export { type Beginning, beginReplicas } from "./host/beginnings.ts";
 export type { HostCounters } from "./host/counters.ts";
 export { lockRaftDir } from "./host/dir-lock.ts";
 export { createDiskSnapshots } from "./host/disk-snapshots.ts";
