@@ -28,6 +28,7 @@ import { EventStreams } from "./events.ts";
 import { type Caller, checkRole, checkSource, Gatekeeper } from "./guard.ts";
 import type { Handlers } from "./handler-types.ts";
 import { accessHandlers } from "./handlers/access.ts";
+import { clusterHandlers } from "./handlers/cluster.ts";
 import { messageHandlers } from "./handlers/messages.ts";
 import { nodeHandlers, Rates, statusOf } from "./handlers/node.ts";
 import { sessionHandlers } from "./handlers/sessions.ts";
@@ -162,6 +163,7 @@ class Api {
       ...messageHandlers(running, clock),
       ...storageHandlers(running),
       ...userHandlers(running),
+      ...clusterHandlers(running),
       ...accessHandlers({ keys, audit, tasks, traces, running }),
     };
   }

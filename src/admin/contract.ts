@@ -48,6 +48,11 @@ const oneUser = v.strictObject({ user: userName });
 /** Of UTF-16 units; the store takes 1 MiB. */
 const rulesLengthMax = 1024 * 1024;
 const oneTrace = v.strictObject({ trace: v.pipe(v.string(), v.regex(/^[0-9a-f]{8}$/)) });
+const uuid = v.pipe(v.string(), v.regex(/^[0-9a-f]{32}$/));
+const siteName = v.pipe(v.string(), v.regex(/^[a-z0-9][a-z0-9.-]{0,63}$/));
+const hostPort = v.pipe(v.string(), v.regex(/^\S{1,255}:\d{1,5}$/));
+const zone = v.pipe(v.string(), v.maxLength(64));
+const oneNode = wholeText(1, 2 ** 32 - 1, "number of a node");
 const dryRun = v.optional(v.boolean(), false);
 
 /** Exactly these sessions: at least one filter, so that nobody purges all by leaving a body empty. */
@@ -332,6 +337,30 @@ export const contract = {
   putRules: {
     body: v.strictObject({ text: v.pipe(v.string(), v.maxLength(rulesLengthMax)), dryRun }),
     answer: v.object({ dryRun: v.boolean() }),
+  },
+  getCluster: { answer: answers.cluster },
+  joinCluster: {
+    body: v.strictObject({
+      siteId: uuid,
+      diskId: uuid,
+      name: siteName,
+      address: hostPort,
+      zone: v.optional(zone, ""),
+    }),
+    answer: answers.joinedCluster,
+  },
+  steerSite: {
+    params: v.strictObject({ node: oneNode, verb: v.picklist(["evacuate", "stay", "forget"]) }),
+    answer: answers.done,
+  },
+  moveSite: {
+    params: v.strictObject({ node: oneNode }),
+    body: v.strictObject({ address: hostPort, zone: v.optional(zone) }),
+    answer: answers.done,
+  },
+  setReplicas: {
+    body: v.strictObject({ count: v.pipe(whole, v.minValue(1), v.maxValue(7)) }),
+    answer: answers.done,
   },
   listAudit: { query: v.strictObject(pageQuery), answer: pageOf(answers.auditEntry) },
 } as const satisfies { readonly [K in OperationName]: Shape };

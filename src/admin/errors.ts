@@ -112,6 +112,24 @@ export const adminErrors = defineErrors({
     message: "this node was started by a program: it has no configuration to read again",
     help: "Only a node started by `flagstone start` reads its configuration again.",
   },
+  unserved: {
+    code: "ADMIN_NOT_SERVED",
+    kind: "invalid",
+    message: "{what}: this is a store node of a cluster, and MQTT does not run on a cluster yet",
+    help: "Clients, sessions, subscriptions, retained messages, users and rules are of nodes by themselves.",
+  },
+  databasesFixed: {
+    code: "ADMIN_DATABASES_FIXED",
+    kind: "invalid",
+    message: "{what} on a cluster in this release",
+    help: "Name them in the configuration (`databases`) of all first members before they form the cluster.",
+  },
+  notClustered: {
+    code: "ADMIN_NOT_CLUSTERED",
+    kind: "invalid",
+    message: "this node runs by itself and is of no cluster",
+    help: "See docs/operating/cluster.md: `flagstone cluster init` makes its data the first replica of one.",
+  },
   callFailed: {
     code: "ADMIN_CALL_FAILED",
     kind: "retry",
@@ -136,6 +154,8 @@ const byCode: Readonly<Record<string, number>> = {
   ADMIN_BODY_TOO_LARGE: 413,
   ADMIN_BUSY: 429,
   ADMIN_RELOAD_UNAVAILABLE: 501,
+  ADMIN_NOT_SERVED: 501,
+  ADMIN_NOT_CLUSTERED: 409,
   ADMIN_EXPORT_NO_ROOM: 507,
   STORE_DISK_FULL: 507,
   STORE_QUOTA_EXCEEDED: 507,

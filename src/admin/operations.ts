@@ -265,6 +265,30 @@ export const operations = {
     summary: "Replace the rules in the store, all or nothing; a dry run checks them",
     change: true,
   },
+  getCluster: {
+    ...{ method: "get", path: "/cluster", role: "viewer", tag: "cluster" },
+    summary: "Sites of the cluster, who answers, and how its groups stand, as this node sees them",
+  },
+  joinCluster: {
+    ...{ method: "post", path: "/cluster/sites", role: "admin", tag: "cluster" },
+    summary: "Take a new site in; `flagstone cluster join` asks for it. May be repeated",
+    change: true,
+  },
+  steerSite: {
+    ...{ method: "post", path: "/cluster/sites/{node}/{verb}", role: "admin", tag: "cluster" },
+    summary: "Evacuate a site, keep one that is evacuated, or forget one that is lost for good",
+    change: true,
+  },
+  moveSite: {
+    ...{ method: "put", path: "/cluster/sites/{node}/address", role: "admin", tag: "cluster" },
+    summary: "Tell all members where a site is reached now",
+    change: true,
+  },
+  setReplicas: {
+    ...{ method: "put", path: "/cluster/replicas", role: "admin", tag: "cluster" },
+    summary: "How many replicas shards need: no site goes while fewer would be left",
+    change: true,
+  },
   listAudit: {
     ...{ method: "get", path: "/audit", role: "admin", tag: "access", always: true },
     summary: "Who changed what, newest first",

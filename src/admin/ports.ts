@@ -5,11 +5,13 @@ import type { LivePage, TapListener } from "../broker/index.ts";
 import type { GroupInspector, Retained, SessionInspector } from "../session/index.ts";
 import type { Alarm, Store, StoreOperator, Ttv } from "../store/index.ts";
 import type {
+  AnswerOf,
   Check,
   ClientInfo,
   ConfigChangeInfo,
   ConfigValue,
   Doctor,
+  InputOf,
   Status,
 } from "./contract.ts";
 import type { MetricSource } from "./metrics.ts";
@@ -71,6 +73,19 @@ export interface AccessControl {
   checkRules(text: string): void;
 }
 
+export type ClusterView = AnswerOf<"getCluster">;
+export type JoinedCluster = AnswerOf<"joinCluster">;
+export type JoiningSite = InputOf<"joinCluster">["body"];
+
+/** Sites of the cluster. Changes are committed when they resolve. @throws CLUSTER_*. */
+export interface ClusterPort {
+  look(): Promise<ClusterView>;
+  join(site: JoiningSite): Promise<JoinedCluster>;
+  steer(verb: "evacuate" | "stay" | "forget", node: number): Promise<void>;
+  move(node: number, address: string, zone: string | undefined): Promise<void>;
+  setReplicas(count: number): Promise<void>;
+}
+
 /** What there is once a node is ready. */
 export type RunningParts = {
   readonly clients: ClientsPort;
@@ -81,6 +96,10 @@ export type RunningParts = {
   readonly operator: StoreOperator;
   readonly tap: TapPort;
   readonly access: AccessControl;
+  /** Of a member of a cluster; what such a node does not serve throws ADMIN_NOT_SERVED. */
+  readonly cluster?: ClusterPort;
+  /** Databases neither come nor go: other members would know of it at their next start only. */
+  readonly areDatabasesFixed?: boolean;
   /** Resolves when the message is durable, where that is asked for. */
   publish(message: OutgoingMessage): Promise<void>;
 };

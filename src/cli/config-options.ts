@@ -1,22 +1,10 @@
-// The flags that `start` and `config` share, and what they mean: `--data` and the like are shorthand
-// for one key each and win over `--set`.
+// What the flags of `config-flags.ts` mean: `--data` and the like are shorthand for one key each and win
+// over `--set`.
 
 import { type Config, readConfig } from "../node/config/config.ts";
 import { openConfigFile, readSecretFile } from "../node/config/files.ts";
 import type { Assignment } from "../node/config/raw.ts";
-import type { CommandInput, OptionSpec } from "./command.ts";
-
-export const configOptions: readonly OptionSpec[] = [
-  { flags: "--config <file>", doc: "configuration file (YAML)" },
-  { flags: "--set <path=value>", doc: "one key, such as mqtt.publishWait=15s", repeats: true },
-  { flags: "--data <dir>", doc: "data directory (data.dir)" },
-  { flags: "--host <address>", doc: "address to bind (listeners.tcp.host)" },
-  { flags: "--port <port>", doc: "port for MQTT, 0 for any (listeners.tcp.port)" },
-  {
-    flags: "--admin-port <port|off>",
-    doc: "port of the HTTP interface, or off (admin.port, admin.enabled)",
-  },
-];
+import type { CommandInput } from "./command.ts";
 
 const shorthands = [
   ["data", "--data", ["data", "dir"]],

@@ -75,4 +75,10 @@ export const cliErrors = defineErrors({
     message: 'cannot read "{path}": {reason}',
     help: "Check path, owner and mode of the file.",
   },
+  unsettled: {
+    code: "CLI_CLUSTER_UNSETTLED",
+    kind: "retry",
+    message: "after {waitS} s not every active node votes in every group",
+    help: "`flagstone cluster status` shows who is joining, leaving or away. It goes on by itself.",
+  },
 });

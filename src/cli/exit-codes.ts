@@ -36,6 +36,8 @@ const byCode: ReadonlyArray<readonly [prefix: string, exit: ExitCode]> = [
   ["CONFIG_", exitCodes.badConfiguration],
   ["NODE_FAILED", exitCodes.storageFailed],
   ["NODE_", exitCodes.cannotStartOrReach],
+  ["CLUSTER_", exitCodes.cannotStartOrReach],
+  ["RAFT_", exitCodes.cannotStartOrReach],
 ];
 
 /** The exit code for an error that ends a command. Anything without a code is our bug. */

@@ -8,6 +8,7 @@ import {
   type Clock,
   Closer,
   type Disk,
+  type Histogram,
   isCodedError,
   joinPath,
   type ListenAddress,
@@ -46,7 +47,7 @@ import type { RosterCommand } from "./core/roster.ts";
 import { clusterErrors } from "./errors.ts";
 import { Forwarder } from "./forwarder.ts";
 import { expectedOf, type Founding, identityOf, raftDirOf } from "./founding.ts";
-import { isMemberDir } from "./joining.ts";
+import { checkEmpty, isMemberDir } from "./joining.ts";
 import { RaftLogs } from "./raft-logs.ts";
 import { type ClockOffset, RosterClient } from "./roster-client.ts";
 import { RosterMachine, rosterGroup } from "./roster-machine.ts";
@@ -75,6 +76,12 @@ export type ClusterNodeComponents = {
   /** Of members: mutual TLS, or a network that must be trusted. */
   readonly network: Network;
   readonly logger: Logger;
+  /** Of the log's syncs. */
+  readonly syncTimes?: Histogram;
+  /** The log has no room to go on, or has again. */
+  readonly onFull?: (full: boolean) => void;
+  /** How far the start is. */
+  readonly onPhase?: (phase: string) => void;
   /** Told once: nothing is acknowledged any more. */
   readonly onFailure: (error: Error) => void;
   /** Gives up waiting for other members, and closes. */
@@ -86,6 +93,7 @@ export type ClusterNode = {
   /** The number of this node. */
   readonly node: number;
   readonly host: RaftHost;
+  readonly log: WriteAheadLog;
   readonly logs: RaftLogs;
   /** Sites of the cluster, and changes of them. */
   readonly roster: RosterClient;
@@ -136,7 +144,11 @@ async function openInto(
   };
   const shared = { disk, clock, random, logger };
   const log = closer.own(
-    await openLog(settings.log, { ...shared, onFailure: fail }, joinPath(dir, "log")),
+    await openLog(
+      settings.log,
+      { ...shared, ...watchersOf(components), onFailure: fail },
+      joinPath(dir, "log"),
+    ),
   );
   const logs = new RaftLogs({ node, voters }, { clock, log, logger });
   const machine = new RosterMachine();
@@ -165,7 +177,9 @@ async function openInto(
   const founding = foundCommand(settings, host.members());
   const controller = new Controller({ host, roster, clock, logger, founding });
   closer.defer(() => controller.close());
+  components.onPhase?.("waiting for a majority of the cluster");
   await takePart(settings, { roster, node }, components);
+  components.onPhase?.("opening the store");
 
   await makeFolder(disk, joinPath(dir, "db"));
   const store = closer.own(
@@ -184,8 +198,15 @@ async function openInto(
   closer.defer(() => forwarder.close());
   const close = (): Promise<void> => closer.close();
   return {
-    ...{ identity, node, host, logs, roster, controller, store, forwarder, close },
+    ...{ identity, node, host, log, logs, roster, controller, store, forwarder, close },
     [Symbol.asyncDispose]: close,
+  };
+}
+
+function watchersOf({ syncTimes, onFull }: ClusterNodeComponents) {
+  return {
+    ...(syncTimes === undefined ? {} : { syncTimes }),
+    ...(onFull === undefined ? {} : { onFull }),
   };
 }
 
@@ -209,6 +230,7 @@ async function beMember(
   const raftDir = raftDirOf(dir);
   const isMember = await isMemberDir(disk, dir);
   if (!isMember && founding === undefined) throw clusterErrors.notMember({ dir });
+  if (!isMember) await checkEmpty(disk, dir);
   const identity =
     founding === undefined
       ? await readIdentity(disk, raftDir)
@@ -217,6 +239,7 @@ async function beMember(
   const expected = founding === undefined ? [] : expectedOf(founding);
   if (!isMember) {
     const transport = createTransport(settings, components, { identity, life });
+    components.onPhase?.("waiting for all first members of the cluster");
     await formCluster({ disk, clock, logger, transport }, raftDir, expected, stop);
   }
   // The rename that made it one may have been the last act of a process.

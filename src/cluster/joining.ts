@@ -27,11 +27,15 @@ export async function prepareSite(
   const raftDir = raftDirOf(dir);
   const isPrepared = (await disk.exists(raftDir)) && (await disk.list(raftDir)).length > 0;
   if (isPrepared) return readIdentity(disk, raftDir, { clusterId });
+  await checkEmpty(disk, dir);
+  return formatRaftDir(disk, raftDir, { clusterId, siteId: drawUuid(random), random });
+}
+
+/** Nothing is dropped to join, or to form. @throws CLUSTER_DIR_IN_USE. */
+export async function checkEmpty(disk: Disk, dir: string): Promise<void> {
   for (const name of ["log", "db"]) {
-    // Nothing is dropped to join.
     if (await disk.exists(joinPath(dir, name))) throw clusterErrors.dirInUse({ dir, found: name });
   }
-  return formatRaftDir(disk, raftDir, { clusterId, siteId: drawUuid(random), random });
 }
 
 /** Whether the directory is a member of a cluster, and opens without any list. */

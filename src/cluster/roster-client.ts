@@ -88,6 +88,15 @@ export class RosterClient {
     });
   }
 
+  /** The same of every site that answers within a second, whether they are a majority or not. */
+  async heard(): Promise<ClockOffset[]> {
+    const others = [...this.roster.sites.values()].filter(
+      ({ node, state }) => node !== this.group.node && state !== "left",
+    );
+    const answers = await Promise.all(others.map(({ node }) => this.#askTime(node)));
+    return answers.filter((answer) => answer !== undefined);
+  }
+
   close(): void {
     this.#isClosed = true;
     this.#parts.machine.onTold = undefined;

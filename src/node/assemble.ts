@@ -2,11 +2,12 @@
 // directory and components; an `Assemble` builds the rooms above them (log, store, sessions,
 // broker), opens the listeners when they are ready to serve, and owns all of it until `close`.
 
+import type { ClusterPort } from "../admin/index.ts";
 import type { Clock, CodedError, Disk, Histogram, Logger, Network, Random } from "../base/index.ts";
 import type { Broker, ExchangeMethod, Hooks } from "../broker/index.ts";
 import type { KvDriver } from "../kv/index.ts";
 import type { WriteAheadLog } from "../log/index.ts";
-import type { LocalStore } from "../store/index.ts";
+import type { AppendRequest, LocalStore } from "../store/index.ts";
 import type { ConfigurationView } from "./admin/configuration-view.ts";
 import type { Settings } from "./config/keys.ts";
 import type { DataDir } from "./data-dir.ts";
@@ -69,13 +70,29 @@ export type BoundListener = {
   readonly authentication: readonly string[];
 };
 
+/** A member of a cluster, as the HTTP interface needs it. */
+export type StoreMember = {
+  readonly name: string;
+  /** `node 1, n1, of the cluster plant` */
+  readonly label: string;
+  readonly port: ClusterPort;
+  /** Resolves when a majority has the message. */
+  append(request: AppendRequest): Promise<void>;
+  /** Groups that nobody leads, as far as this node knows. */
+  leaderless(): readonly number[];
+  readonly counters: object;
+};
+
 /** What a node is assembled of, for those who look at it. */
 export type NodeParts = {
   readonly log: WriteAheadLog;
   readonly store: LocalStore;
-  readonly broker: Broker;
-  /** What the program that the node runs in can do with it. */
-  readonly inside: InsideFace;
+  /** Not at a store node. */
+  readonly broker?: Broker;
+  /** What the program that the node runs in can do with it; not at a store node. */
+  readonly inside?: InsideFace;
+  /** Of a store node: the cluster that it is a member of. */
+  readonly member?: StoreMember;
   /** Of the log's syncs. */
   readonly syncTimes: Histogram;
 };
@@ -83,7 +100,8 @@ export type NodeParts = {
 export type Assembled = {
   readonly listeners: readonly BoundListener[];
   readonly parts: NodeParts;
-  readonly security: SecurityFace;
+  /** Not at a store node: nobody logs in there. */
+  readonly security?: SecurityFace;
   /** Stops accepting, lets clients go, flushes, closes; in this order and once. */
   close(): Promise<void>;
 };

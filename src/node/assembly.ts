@@ -109,16 +109,20 @@ async function assembleRooms(context: AssembleContext, closer: Closer): Promise<
 }
 
 /** From a cache that lies to a disk that is dying. */
-const syncBoundsMs = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500];
+export const syncBoundsMs = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500];
 
-function codedError(error: Error): CodedError {
+export function codedError(error: Error): CodedError {
   return isCodedError(error) ? error : nodeErrors.failed({ reason: error.message }, error);
 }
 
 /** On a full volume it would wait for space; closing the store ends it. */
 const lastCheckpointMsMax = 10_000;
 
-async function lastCheckpoint(store: LocalStore, clock: Clock, logger: Logger): Promise<void> {
+export async function lastCheckpoint(
+  store: LocalStore,
+  clock: Clock,
+  logger: Logger,
+): Promise<void> {
   try {
     const taken = store.checkpoint().then(() => true);
     const isLate = sleep(clock, lastCheckpointMsMax).then(() => false);

@@ -9,6 +9,8 @@ export type BannerFacts = {
   readonly version: string;
   /** Bound addresses of the MQTT listeners, by name. */
   readonly listeners: readonly BoundListener[];
+  /** Of a store node: which member of which cluster it is. */
+  readonly member?: string | undefined;
   /** The HTTP interface, where there is one. */
   readonly admin: { readonly host: string; readonly port: number } | undefined;
   /** Its address, where it was wanted and another program has it. */
@@ -36,12 +38,21 @@ export function bannerLines(facts: BannerFacts): string[] {
   return [
     `Flagstone ${facts.version}`,
     ...shown.map((listener) => row("mqtt", `${place(listener)}  (${audience(listener)})`)),
+    ...memberLines(facts),
     ...(rest > 0 ? [row("", `and ${rest} more`)] : []),
     row("data", `${facts.dataDir}  (${space(facts)})`),
     row("durability", durability(facts.fileSystem, facts.weakGroups)),
     ...adminLines(facts),
     ...(first?.type === "tcp" ? tryLines(facts.command, first) : []),
     readyLine(facts),
+  ];
+}
+
+function memberLines({ member }: BannerFacts): string[] {
+  if (member === undefined) return [];
+  return [
+    row("cluster", member),
+    row("mqtt", "none: this node only stores (cluster.storeOnly), MQTT needs a node by itself"),
   ];
 }
 

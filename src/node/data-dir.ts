@@ -31,6 +31,11 @@ import { closeAfterFailure } from "./failed-start.ts";
  * of version 2, slabs of layout `log-v2` (docs/formats/data-dir.md).
  */
 export const dataFormat = 2;
+/** Of a directory that is a replica: builds that know no clusters refuse it. */
+export const replicaFormat = 3;
+
+/** What a directory is to be: of a node by itself, of a member of a cluster, or about to become one. */
+export type DataDirUse = "local" | "member" | "init";
 
 export type DataDir = {
   readonly path: string;
@@ -40,6 +45,8 @@ export type DataDir = {
   /** Whether this start made it. */
   readonly isNew: boolean;
   readonly space: DiskSpace;
+  /** From now on it is a replica's for every build. May be repeated. */
+  markReplica(): Promise<void>;
   /** Gives the lock back. */
   close(): Promise<void>;
 };
@@ -54,7 +61,11 @@ export type DataDirComponents = {
 };
 
 /** @throws NODE_DATA_DIR_* with a sentence for the operator. Gives the lock back when it throws. */
-export async function openDataDir(path: string, components: DataDirComponents): Promise<DataDir> {
+export async function openDataDir(
+  path: string,
+  components: DataDirComponents,
+  use: DataDirUse = "local",
+): Promise<DataDir> {
   const { disk, logger } = components;
   try {
     await disk.makeDir(path);
@@ -63,11 +74,16 @@ export async function openDataDir(path: string, components: DataDirComponents): 
     const names = (await disk.list(path)).map(({ name }) => name);
     if (!names.includes(stampName) && !names.includes(copyName)) refuseForeign(path, names);
     refuseNewer(path, await readStamps(path, disk));
+    await refuseOtherUse(path, disk, use, names);
     const lock = await withRoom(path, components, () => takeLock(path, components));
     try {
       if (space.freeBytes < startRoomBytes) await spendBallast(path, components);
       const { stamp, isNew } = await withRoom(path, components, () => stampOf(path, components));
-      return { path, ...stamp, isNew, space, close: () => lock.close() };
+      const markReplica = async (): Promise<void> => {
+        await writeStamps(path, disk, { ...stamp, format: replicaFormat }, [stampName, copyName]);
+      };
+      if (use === "member" && stamp.format < replicaFormat) await markReplica();
+      return { path, ...stamp, isNew, space, markReplica, close: () => lock.close() };
     } catch (error) {
       await closeAfterFailure(lock, logger);
       throw error;
@@ -75,6 +91,20 @@ export async function openDataDir(path: string, components: DataDirComponents): 
   } catch (error) {
     throw await plainError(path, toError(error), components);
   }
+}
+
+/** A replica's log is read by members only, and data of a local node are dropped for nobody. */
+async function refuseOtherUse(
+  path: string,
+  disk: Disk,
+  use: DataDirUse,
+  names: readonly string[],
+): Promise<void> {
+  const raft = joinPath(path, "raft");
+  const isReplica = names.includes("raft") && (await disk.list(raft)).length > 0;
+  if (use === "local" && isReplica) throw nodeErrors.dataDirOfCluster({ path });
+  const isLocal = !isReplica && (names.includes("db") || names.includes("log"));
+  if (use === "member" && isLocal) throw nodeErrors.dataDirLocal({ path });
 }
 
 /** What needs room, and once more without the ballast when there was none. */
@@ -194,8 +224,8 @@ async function readStamps(path: string, disk: Disk): Promise<StampFiles> {
 
 function refuseNewer(path: string, files: StampFiles): void {
   for (const file of files) {
-    if (typeof file === "object" && file.format > dataFormat) {
-      throw nodeErrors.dataDirNewer({ path, format: file.format, formatMax: dataFormat });
+    if (typeof file === "object" && file.format > replicaFormat) {
+      throw nodeErrors.dataDirNewer({ path, format: file.format, formatMax: replicaFormat });
     }
   }
 }
@@ -211,7 +241,7 @@ async function readOrWriteStamp(
   }
   const siteId = intact?.siteId ?? random.bytes(16).toString("hex");
   // Before anything else is written: from now on builds that cannot read it refuse.
-  const stamp = { format: dataFormat, siteId };
+  const stamp = { format: Math.max(dataFormat, intact?.format ?? 0), siteId };
   if (intact !== undefined && intact.format < dataFormat) {
     logger.info("node.format_raised", { path, from: intact.format, to: dataFormat });
   }
@@ -223,9 +253,23 @@ async function readOrWriteStamp(
   for (const [name, file] of wanted) {
     if (file === "damaged") logger.warn("node.stamp_rebuilt", { path: joinPath(path, name) });
   }
-  const bytes = Buffer.from(formatStamp(stamp));
-  await Promise.all(wanted.map(([name]) => replaceFile(disk, joinPath(path, name), bytes)));
+  await writeStamps(
+    path,
+    disk,
+    stamp,
+    wanted.map(([name]) => name),
+  );
   return { stamp, isNew: intact === undefined, written: wanted.length };
+}
+
+async function writeStamps(
+  path: string,
+  disk: Disk,
+  stamp: Stamp,
+  names: readonly string[],
+): Promise<void> {
+  const bytes = Buffer.from(formatStamp(stamp));
+  await Promise.all(names.map((name) => replaceFile(disk, joinPath(path, name), bytes)));
 }
 
 async function readStamp(disk: Disk, file: string): Promise<StampFile> {

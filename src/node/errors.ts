@@ -79,6 +79,12 @@ export const nodeErrors = defineErrors({
     message: 'cannot use the file "{path}": {reason}',
     help: "Users, rules, keys and certificates are read whole or not at all; what held before holds.",
   },
+  storeOnly: {
+    code: "NODE_STORE_ONLY",
+    kind: "invalid",
+    message: "this is a store node of a cluster: it has no MQTT, no users and no rules",
+    help: "MQTT does not run on a cluster in this release. Use `store`, or start a node by itself.",
+  },
   dataDirInUse: {
     code: "NODE_DATA_DIR_IN_USE",
     kind: "invalid",
@@ -134,6 +140,23 @@ export const nodeErrors = defineErrors({
       'cannot open data directory "{path}": both FLAGSTONE and FLAGSTONE.copy are damaged; ' +
       "restore one of them from a backup",
     help: "The two files say which format the directory has. One intact copy is enough.",
+  },
+  dataDirOfCluster: {
+    code: "NODE_DATA_DIR_OF_CLUSTER",
+    kind: "invalid",
+    message:
+      'cannot open data directory "{path}" for a node by itself: it is a replica of a cluster; ' +
+      "start it with cluster.name, cluster.node and cluster.storeOnly, or choose another data.dir",
+    help: "A replica does not become a local directory again: what is in it alone may not count.",
+  },
+  dataDirLocal: {
+    code: "NODE_DATA_DIR_LOCAL",
+    kind: "invalid",
+    message:
+      'cannot open data directory "{path}" for a member of a cluster: it holds the data of a node ' +
+      "that ran by itself; make it the first replica with `flagstone cluster init`, " +
+      "or choose an empty data.dir",
+    help: "Nothing is dropped to join: a new member begins with an empty directory.",
   },
   dataDirFull: {
     code: "NODE_DATA_DIR_FULL",

@@ -3,7 +3,7 @@
 
 import { nodeDisk, nodeNetwork, silentLogger, systemClock, systemRandom } from "../base/index.ts";
 import { createClassicDriver } from "../kv/index.ts";
-import type { Components } from "./assemble.ts";
+import type { Assemble, Components } from "./assemble.ts";
 import { assembleNode } from "./assembly.ts";
 import type { Settings } from "./config/keys.ts";
 import { lockHolder } from "./lock-holder.ts";
@@ -19,10 +19,15 @@ export function startNode(
   settings: Settings,
   components: Partial<Components> = {},
 ): Promise<RunningNode> {
-  return composeNode(settings, { ...localComponents(), ...components }, assembleNode);
+  const all = { ...localComponents(), ...components };
+  if (settings.cluster.name === "") return composeNode(settings, all, assembleNode);
+  // A node by itself loads nothing of clusters.
+  const assemble: Assemble = async (context) =>
+    (await import("./cluster/store-node.ts")).assembleStoreNode(context);
+  return composeNode(settings, all, assemble);
 }
 
-function localComponents(): Components {
+export function localComponents(): Components {
   return {
     clock: systemClock,
     random: systemRandom,

@@ -34,6 +34,8 @@ export type RunningNode = {
   readonly admin: AdminAddress | undefined;
   /** What the program that the node runs in can do with it. */
   readonly inside: InsideFace;
+  /** Of a store node: which member of which cluster it is. It has neither `security` nor `inside`. */
+  readonly member: string | undefined;
   readonly dataDir: Omit<DataDir, "close">;
   /** From the call of `composeNode` until everything accepts. */
   readonly readyMs: number;
@@ -67,7 +69,8 @@ export async function composeNode(
   const closer = new Closer();
   const failure = createFailure(logger);
   try {
-    const dataDir = closer.own(await openDataDir(settings.data.dir, components));
+    const use = settings.cluster.name === "" ? "local" : "member";
+    const dataDir = closer.own(await openDataDir(settings.data.dir, components, use));
     const operated = await openOperator({ settings, dataDir, components }, closer);
     const ballast = closer.own(createBallast(dataDir.path, settings.data.ballastBytes, components));
     const assembled = closer.own(
@@ -87,8 +90,9 @@ export async function composeNode(
     ballast.start();
     const { listeners, parts, security } = assembled;
     const readyMs = clock.elapsedMs() - startedMs;
-    const certificates = () => security.certificates.list();
-    operated?.ready({ ...parts, listeners, readyMs, certificates, security });
+    const certificates = () => security?.certificates.list() ?? [];
+    const secured = security === undefined ? {} : { security };
+    operated?.ready({ ...parts, ...secured, listeners, readyMs, certificates });
     closer.defer(() => operated?.drain());
     let closed: Promise<void> | undefined;
     const close = (): Promise<void> => {
@@ -100,11 +104,16 @@ export async function composeNode(
       ...{ settings, listeners, dataDir, readyMs },
       store: parts.store,
       admin: operated?.address,
-      inside: parts.inside,
-      security,
+      member: parts.member?.label,
+      get inside() {
+        return served(parts.inside);
+      },
+      get security() {
+        return served(security);
+      },
       failed: failure.promise,
       abandon: async (error) => {
-        parts.inside.abandon(error);
+        parts.inside?.abandon(error);
         await operated?.abandon();
       },
       close,
@@ -114,6 +123,12 @@ export async function composeNode(
     await closeAfterFailure(closer, logger);
     throw error;
   }
+}
+
+/** @throws NODE_STORE_ONLY. */
+function served<T>(part: T | undefined): T {
+  if (part === undefined) throw nodeErrors.storeOnly();
+  return part;
 }
 
 /** The HTTP interface is loaded only where there is to be one: it is a fifth of all modules. */

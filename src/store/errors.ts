@@ -33,6 +33,12 @@ export const storeErrors = defineErrors({
     message: "the store is closed",
     help: "The node is stopping; connect again later.",
   },
+  replicated: {
+    code: "STORE_REPLICATED",
+    kind: "invalid",
+    message: "{dir} is a replica of a cluster, and no store of a process alone",
+    help: "Ask the cluster by its nodes; or choose another folder.",
+  },
   inUse: {
     code: "STORE_IN_USE",
     kind: "invalid",

@@ -62,7 +62,7 @@ type Components = {
 /**
  * Opens a store and starts it. `await using opened = await openLocalStore({ dir: "./data" })`.
  *
- * @throws STORE_IN_USE; what log and store refuse to open with.
+ * @throws STORE_IN_USE, STORE_REPLICATED; what log and store refuse to open with.
  */
 export async function openLocalStore(options: LocalStoreOptions): Promise<OpenedStore> {
   const { dir = "store" } = options;
@@ -99,6 +99,9 @@ async function openInto(
   const { disk, kv, logger } = components;
   await disk.makeDir(dir);
   closer.own(await takeLock(kv, dir));
+  const raft = joinPath(dir, "raft");
+  const isReplica = (await disk.exists(raft)) && (await disk.list(raft)).length > 0;
+  if (isReplica) throw storeErrors.replicated({ dir });
   const segments = options.memory === undefined ? {} : memoryLog;
   const logSettings = { ...defaultLogSettings, ...segments, ...options.log };
   const parts = { ...components, onFailure };

@@ -8,6 +8,7 @@ import { nodeDisk, SeededRandom } from "../../src/base/index.ts";
 import { readIdentity } from "../../src/raft/index.ts";
 import { isLong } from "../support/amount.ts";
 import { ClusterProcesses, shardGroups } from "../support/cluster-processes.ts";
+import { ProxyLinks } from "../support/raft-links.ts";
 import { type KvNode, sleep, slowdownNow } from "../support/raft-processes.ts";
 import { cutOff, kill, pause, type Strike } from "../support/strikes.ts";
 import { withTemporaryFolder } from "../support/temporary-folder.ts";
@@ -148,6 +149,48 @@ test("a site that joins takes the place of a dead one while publishers go on, an
       await first.ask({ op: "drain" }, 20_000);
       expect((await cluster.leads())[0]).toBe(0);
       console.log(`node 4 took the place of node 3: ${cluster.acked.length} appends acked`);
+    } finally {
+      isOver = true;
+      await cluster.close();
+    }
+  }));
+
+test("a local directory grows to three members under kills and publishers, and nothing is lost", () =>
+  withTemporaryFolder(async (folder) => {
+    const random = new SeededRandom(`grow ${seed}`);
+    const links = await ProxyLinks.open(folder, 3);
+    const cluster = await ClusterProcesses.grow(folder, links, 1_500);
+    const first = cluster.nodes[0] as KvNode;
+    let isOver = false;
+    /** One after the other: while it joins, is sent what it lacks, and has become a voter. */
+    const killSome = async (count: number): Promise<void> => {
+      for (let kills = 0; kills < count; kills++) {
+        await sleep(random.between(100, 2_500));
+        const victim = random.pick(cluster.nodes);
+        await victim.stop("SIGKILL");
+        victim.start();
+      }
+    };
+    try {
+      const { clusterId } = await readIdentity(nodeDisk, join(cluster.dirOf(1), "raft"));
+      const sending = publishers.map((name) => cluster.publish(name, () => isOver));
+      const before = cluster.acked.length;
+      await cluster.until("100 acks", async () => cluster.acked.length >= before + 100, 240_000);
+      for (const number of [2, 3]) {
+        await cluster.join(number, first, clusterId);
+        await killSome(4);
+        const voters = cluster.nodes.map(({ node }) => node).join();
+        await cluster.until(`voted by ${voters}`, async () =>
+          (await cluster.voters(groups)).every((each) => each === voters),
+        );
+        await cluster.until("whole", () => cluster.isWhole());
+      }
+      isOver = true;
+      await Promise.all(sending);
+      await cluster.settle();
+      expect(await cluster.faults()).toEqual([]);
+      const acks = `${cluster.acked.length} appends acked, 1,500 of them before it was a cluster`;
+      console.log(`one became three, seed ${seed}: ${acks}; 8 kill -9`);
     } finally {
       isOver = true;
       await cluster.close();

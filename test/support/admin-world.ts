@@ -32,6 +32,7 @@ import type {
   StoreOperator,
   Ttv,
 } from "../../src/store/index.ts";
+import { paperCluster } from "./paper-cluster.ts";
 
 export const adminSettings: AdminSettings = {
   host: "127.0.0.1",
@@ -314,6 +315,7 @@ export function paperNode() {
     operator,
     tap,
     access,
+    cluster: paperCluster(note),
     publish: async (message) => {
       if (state.failing !== undefined) throw state.failing;
       state.published.push(message);

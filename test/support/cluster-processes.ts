@@ -5,11 +5,20 @@ import { spawn } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { nodeDisk, systemRandom } from "../../src/base/index.ts";
-import { becomeMember, prepareSite, type Roster, type Site } from "../../src/cluster/index.ts";
-import type { Member } from "../../src/raft/index.ts";
+import { nodeDisk, silentLogger, systemClock, systemRandom } from "../../src/base/index.ts";
+import {
+  becomeFirstReplica,
+  becomeMember,
+  prepareSite,
+  type Roster,
+  type Site,
+} from "../../src/cluster/index.ts";
+import { createClassicDriver } from "../../src/kv/index.ts";
+import { defaultLogSettings, type Member } from "../../src/raft/index.ts";
+import { openLocalStore } from "../../src/store/index.ts";
 import { type Links, ProxyLinks } from "./raft-links.ts";
 import { KvNode, sleep } from "./raft-processes.ts";
+import { append, appendRequest } from "./store-calls.ts";
 
 const program = fileURLToPath(new URL("../crash/programs/cluster-node.mjs", import.meta.url));
 
@@ -32,6 +41,12 @@ type GroupView = {
 export type RosterView = Pick<Roster, "cluster" | "replicas"> & {
   readonly sites: readonly Site[];
   readonly placements: ReadonlyArray<readonly [shard: number, nodes: number[]]>;
+};
+
+/** As the program of a node has them. */
+const storeSettings = {
+  log: { ...defaultLogSettings, segmentBytes: 1024 * 1024, flushBytesMax: 256 * 1024 },
+  store: { shards: 2, stateShards: 1 },
 };
 
 /** Appends of one publisher that are under way together. */
@@ -59,6 +74,34 @@ export class ClusterProcesses {
     const numbers = Array.from({ length: count }, (_, place) => place + 1);
     for (const node of numbers) cluster.#add(node, numbers);
     for (const node of cluster.nodes) node.start();
+    return cluster;
+  }
+
+  /**
+   * Node 1, of a directory that a local store filled with so many acked TTVs, and that became the
+   * first replica of a cluster.
+   */
+  static async grow(folder: string, links: Links, count: number): Promise<ClusterProcesses> {
+    const cluster = new ClusterProcesses(folder, links);
+    const dir = cluster.dirOf(1);
+    const { log, store } = storeSettings;
+    {
+      await using opened = await openLocalStore({ dir, log, settings: store });
+      for (let number = 1; number <= count; number++) {
+        const value = `p0.${number}`;
+        const outcome = await append(opened.store, appendRequest(`t/${number % 5}/p0`, value));
+        if (outcome.kind !== "stored") throw new Error(outcome.kind);
+        cluster.acked.push({ value, timeUs: outcome.timeUs });
+      }
+    }
+    await becomeFirstReplica(
+      { dir, cluster: "test", name: "n1", address: links.listen(1), log, store },
+      {
+        ...{ disk: nodeDisk, kv: createClassicDriver({ disk: nodeDisk }), clock: systemClock },
+        ...{ random: systemRandom, logger: silentLogger },
+      },
+    );
+    cluster.#add(1, undefined).start();
     return cluster;
   }
 

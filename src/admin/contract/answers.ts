@@ -375,3 +375,51 @@ export const auditEntry = v.object({
 });
 
 export const done = v.object({ done: v.literal(true) });
+
+// ---------------------------------------------------------------- cluster
+
+const site = v.object({
+  node: whole,
+  name: text,
+  address: text,
+  zone: text,
+  state: v.picklist(["joining", "active", "evacuating", "left"]),
+  answers: v.pipe(flag, v.description("it answered within a second; this node does")),
+  aheadMs: v.optional(v.pipe(v.number(), v.description("its clock, against this node's"))),
+  leads: v.pipe(whole, v.description("groups it leads, as far as this node knows")),
+});
+
+const raftGroup = v.object({
+  group: v.pipe(whole, v.description("0: the roster; else the number of a shard")),
+  database: v.optional(text),
+  leader: v.pipe(whole, v.description("0: none known, so nothing of it is acked")),
+  state: v.pipe(v.picklist(["up", "repairing", "removed", "failed"]), v.description("here")),
+  applied: v.pipe(whole, v.description("here")),
+  commit: v.pipe(whole, v.description("as known here")),
+  voters: v.array(whole),
+  learners: v.array(whole),
+});
+
+export const cluster = v.object({
+  name: text,
+  clusterId: text,
+  node: v.pipe(whole, v.description("the one that answers")),
+  replicas: v.pipe(whole, v.description("that shards need")),
+  hasMajority: v.pipe(flag, v.description("every group here has a leader")),
+  sites: v.array(site),
+  groups: v.array(raftGroup),
+});
+
+export const joinedCluster = v.object({
+  node: v.pipe(whole, v.description("number of the new site, for ever")),
+  members: v.array(
+    v.object({
+      node: whole,
+      siteId: text,
+      diskId: text,
+      name: text,
+      address: text,
+      removed: flag,
+    }),
+  ),
+});

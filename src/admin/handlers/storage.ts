@@ -28,6 +28,7 @@ export function storageHandlers(running: Running): StorageHandlers {
   return {
     listDatabases: () => listOf(operator().databases().map(databaseView)),
     createDatabase: async ({ body }) => {
+      refuseFixed(running, "databases are made at the first start");
       const { retention, layoutOptions, ...rest } = given(body);
       const spec = { ...rest, ...changeOf({ retention, layoutOptions }) };
       return databaseView(await operator().createDatabase(spec));
@@ -38,6 +39,7 @@ export function storageHandlers(running: Running): StorageHandlers {
       return databaseView(await operator().alterDatabase(database, change));
     },
     dropDatabase: async ({ params: { database } }) => {
+      refuseFixed(running, "databases are not dropped");
       await operator().dropDatabase(database);
       return { done: true };
     },
@@ -91,6 +93,10 @@ export function storageHandlers(running: Running): StorageHandlers {
       return { done: true };
     },
   };
+}
+
+function refuseFixed(running: Running, what: string): void {
+  if (running().areDatabasesFixed === true) throw adminErrors.databasesFixed({ what });
 }
 
 type Thresholds = [number, ...number[]];

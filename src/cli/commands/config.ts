@@ -4,7 +4,8 @@ import { configurationSchema, formatSchema } from "../../node/config/json-schema
 import { keyTable } from "../../node/config/keys.ts";
 import { showConfig } from "../../node/config/show.ts";
 import type { Command, CommandFamily } from "../command.ts";
-import { configOf, configOptions } from "../config-options.ts";
+import { configOptions } from "../config-flags.ts";
+import { configOf } from "../config-options.ts";
 import { exitCodes } from "../exit-codes.ts";
 
 const check: Command = {

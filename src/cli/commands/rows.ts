@@ -115,6 +115,11 @@ export const commandRows: readonly CommandRow[] = [
     load: async () => (await import("./storage.ts")).holds,
   },
   {
+    name: "cluster",
+    summary: "sites of a cluster: form, join, look, let go",
+    load: async () => (await import("./cluster.ts")).cluster,
+  },
+  {
     name: "tasks",
     summary: "long work",
     load: async () => (await import("./tasks.ts")).tasks,

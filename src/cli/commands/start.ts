@@ -21,7 +21,8 @@ import {
   weakGroupsOf,
 } from "../../node/index.ts";
 import type { Command, CommandInput, Io } from "../command.ts";
-import { configOf, configOptions } from "../config-options.ts";
+import { configOptions } from "../config-flags.ts";
+import { configOf } from "../config-options.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { reportError } from "../report.ts";
 import { killPhase, type Phase, watchTestSignals } from "../test-hooks.ts";
@@ -72,7 +73,7 @@ async function runNode(
   const started = await Promise.race([startNode(settings, components), stopAsked]);
   if (typeof started === "string") return endStart(started, logger, io);
   const node = started;
-  configuration.secureWith(() => node.security.reload());
+  if (node.member === undefined) configuration.secureWith(() => node.security.reload());
   watchTestSignals(io, node.store, logger);
   io.out(`${bannerLines(factsOf(node, io)).join("\n")}\n`);
   const failed = node.failed.catch((error: CodedError) => error);
@@ -150,6 +151,7 @@ function factsOf(node: RunningNode, io: Io): Parameters<typeof bannerLines>[0] {
   return {
     version,
     listeners: node.listeners,
+    member: node.member,
     admin: node.admin,
     adminTaken: isAdminMissing(node) ? address(admin.host, admin.port) : undefined,
     firstKey: node.admin?.firstKey,

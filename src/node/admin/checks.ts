@@ -16,19 +16,30 @@ export async function nodeChecks(view: Viewed): Promise<Check[]> {
   if (ready === undefined) {
     return [{ name: "start", state: "failed", message: `not yet: ${view.progress()}` }];
   }
-  const { log, store, listeners } = ready;
+  const { log, store, listeners, member } = ready;
   return [
-    {
-      name: "listeners",
-      state: listeners.length > 0 ? "ok" : "warning",
-      message: listeners.map(({ name, port }) => `${name} on port ${port}`).join(", ") || "none",
-    },
+    member === undefined ? listenerCheck(listeners) : clusterCheck(member),
     await diskCheck(view),
     logCheck(log),
     storeCheck(store.refusal),
     clockCheck(view),
     alarmCheck(view),
   ];
+}
+
+function listenerCheck(listeners: NonNullable<Viewed["ready"]>["listeners"]): Check {
+  return {
+    name: "listeners",
+    state: listeners.length > 0 ? "ok" : "warning",
+    message: listeners.map(({ name, port }) => `${name} on port ${port}`).join(", ") || "none",
+  };
+}
+
+function clusterCheck(member: NonNullable<NonNullable<Viewed["ready"]>["member"]>): Check {
+  const groups = member.leaderless();
+  if (groups.length === 0) return { name: "cluster", state: "ok", message: member.label };
+  const message = `${member.label}: no leader of groups ${groups.join(", ")}, nothing is acked there`;
+  return { name: "cluster", state: "failed", message };
 }
 
 async function diskCheck(view: Viewed): Promise<Check> {

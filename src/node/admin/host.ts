@@ -72,7 +72,8 @@ export class NodeView implements AdminHost, Viewed {
   becameReady(parts: ReadyParts): void {
     this.#ready = parts;
     this.#running = runningPartsOf({ ...parts, clock: this.clock });
-    this.#retention = new RetentionWatch(this.#running, this.clock);
+    // Of sessions, which are of nodes by themselves.
+    if (parts.broker !== undefined) this.#retention = new RetentionWatch(this.#running, this.clock);
     this.#state = "ready";
   }
 
@@ -180,7 +181,8 @@ export class NodeView implements AdminHost, Viewed {
   async facts(): Promise<StatusFacts> {
     const { siteId, path } = this.dataDir;
     const space = await this.disk.space(path);
-    const counters = this.#ready?.broker.counters;
+    const broker = this.#ready?.broker;
+    const counters = broker?.counters;
     const sum = (names: ReadonlyArray<keyof NonNullable<typeof counters>>): number =>
       names.reduce((total, name) => total + (counters?.[name] ?? 0), 0);
     return {
@@ -199,8 +201,8 @@ export class NodeView implements AdminHost, Viewed {
       ...(space.type === undefined ? {} : { fileSystem: space.type }),
       freeBytes: space.freeBytes,
       totalBytes: space.totalBytes,
-      clients: this.#ready?.broker.counts().connections ?? 0,
-      sessions: this.#ready?.broker.sessions.counts().durable ?? 0,
+      clients: broker?.counts().connections ?? 0,
+      sessions: broker?.sessions.counts().durable ?? 0,
       memoryBytes: process.memoryUsage.rss(),
       received: sum(["publishesQos0", "publishesQos1", "publishesQos2"]),
       delivered: sum(["deliveriesQos0", "deliveriesQos1", "deliveriesQos2"]),

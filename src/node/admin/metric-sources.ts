@@ -54,20 +54,17 @@ function processSources(view: Viewed): MetricSource[] {
 function readySources(view: Viewed, ready: ReadyParts): MetricSource[] {
   const { broker, log, store, syncTimes } = ready;
   return [
-    { kind: "counters", room: "broker", counters: broker.counters },
+    ...(broker === undefined ? [] : brokerSources(broker)),
+    ...optionalCounters("cluster", ready.member?.counters),
     { kind: "counters", room: "log", counters: log.counters },
     { kind: "counters", room: "store", counters: store.counters },
     ...Object.values(store.reading).flatMap((counters) => optionalCounters("store", counters)),
-    ...optionalCounters("session", (broker.sessions as { counters?: unknown }).counters),
     {
       kind: "histogram",
       name: "log_sync_duration_seconds",
       help: "how long fdatasync of the log took",
       histogram: syncTimes,
     },
-    gauge("clients_connected", "connections now", () => broker.counts().connections),
-    gauge("sessions_durable", "durable sessions", () => broker.sessions.counts().durable),
-    gauge("live_filters", "filters served by direct fan-out", () => broker.counts().liveFilters),
     gauge("log_pending_bytes", "bytes queued and not synced yet", () => log.pendingBytes),
     gauge("log_size_bytes", "bytes of all log files", () => log.sizeBytes),
     gauge("log_full", "1 while the log has no room to go on", () => (log.full ? 1 : 0)),
@@ -107,6 +104,16 @@ function readySources(view: Viewed, ready: ReadyParts): MetricSource[] {
     ),
     gauge("tasks_active", "tasks running or paused", () => view.activeTasks),
     ...groupSources(view),
+  ];
+}
+
+function brokerSources(broker: NonNullable<ReadyParts["broker"]>): MetricSource[] {
+  return [
+    { kind: "counters", room: "broker", counters: broker.counters },
+    ...optionalCounters("session", (broker.sessions as { counters?: unknown }).counters),
+    gauge("clients_connected", "connections now", () => broker.counts().connections),
+    gauge("sessions_durable", "durable sessions", () => broker.sessions.counts().durable),
+    gauge("live_filters", "filters served by direct fan-out", () => broker.counts().liveFilters),
   ];
 }
 

@@ -45,7 +45,8 @@ export async function openOperator(
   const { settings, dataDir, components } = place;
   const { disk, clock, random, logger, configuration } = components;
   const view = closer.own(new NodeView({ settings, dataDir, clock, disk, configuration }));
-  const parts = { disk, clock, random, logger, version, helpOf: helpOfCode };
+  const helpOf = settings.cluster.name === "" ? helpOfCode : await memberHelp();
+  const parts = { disk, clock, random, logger, version, helpOf };
   const opened = await openServer(place, view, parts);
   if (opened === undefined) return undefined;
   const server = closer.own(opened);
@@ -67,6 +68,12 @@ export async function openOperator(
     },
     abandon: () => server.abandon(),
   };
+}
+
+/** A node by itself loads nothing of clusters. */
+async function memberHelp(): Promise<(code: string) => string> {
+  const { helpOfMember } = await import("../cluster/help.ts");
+  return (code) => helpOfMember(code) ?? helpOfCode(code);
 }
 
 async function openServer(

@@ -1,12 +1,13 @@
 // What a ready node offers its HTTP interface: the faces of broker, sessions and store, in the shape
 // that the admin room asks for.
 
-import type {
-  AccessControl,
-  ClientInfo,
-  ClientsPort,
-  OutgoingMessage,
-  RunningParts,
+import {
+  type AccessControl,
+  adminErrors,
+  type ClientInfo,
+  type ClientsPort,
+  type OutgoingMessage,
+  type RunningParts,
 } from "../../admin/index.ts";
 import { type Clock, systemRandom } from "../../base/index.ts";
 import {
@@ -17,14 +18,18 @@ import {
   parseRuleFile,
 } from "../../broker/index.ts";
 import { createFrame, type Properties } from "../../mqtt/index.ts";
-import type { NodeParts, SecurityFace } from "../assemble.ts";
+import type { NodeParts, SecurityFace, StoreMember } from "../assemble.ts";
 
-type RunningOf = Pick<NodeParts, "broker" | "store"> & {
-  readonly security: Pick<SecurityFace, "users" | "rules" | "replaceRules">;
+type Secured = Pick<SecurityFace, "users" | "rules" | "replaceRules">;
+type RunningOf = Pick<NodeParts, "broker" | "store" | "member"> & {
+  readonly security?: Secured;
   readonly clock: Clock;
 };
 
-export function runningPartsOf({ broker, store, security, clock }: RunningOf): RunningParts {
+export function runningPartsOf(parts: RunningOf): RunningParts {
+  const { broker, store, security, member, clock } = parts;
+  if (member !== undefined) return memberPartsOf({ store, member, clock });
+  if (broker === undefined || security === undefined) throw new Error("a node has a broker");
   return {
     access: accessControl(security, clock),
     clients: clientsPort(broker),
@@ -35,6 +40,50 @@ export function runningPartsOf({ broker, store, security, clock }: RunningOf): R
     operator: store.operator,
     tap: broker.tap,
     publish: (message) => broker.publish(ownMessage(message)),
+  };
+}
+
+type MemberOf = Pick<NodeParts, "store"> & {
+  readonly member: StoreMember;
+  readonly clock: Clock;
+};
+
+function memberPartsOf({ store, member, clock }: MemberOf): RunningParts {
+  const unserved = (what: string): never => {
+    throw adminErrors.unserved({ what });
+  };
+  return {
+    get access() {
+      return unserved("users and rules");
+    },
+    get clients() {
+      return unserved("clients");
+    },
+    get sessions() {
+      return unserved("sessions");
+    },
+    get sharedGroups() {
+      return unserved("shared subscriptions");
+    },
+    get retained() {
+      return unserved("retained messages");
+    },
+    get tap() {
+      return unserved("traces");
+    },
+    store,
+    operator: store.operator,
+    cluster: member.port,
+    areDatabasesFixed: true,
+    publish: async (message) => {
+      if (message.retain) unserved("retained messages");
+      const { topic, qos, frame, expiryOffset, messageExpiryS: expiryS } = ownMessage(message);
+      const expiryUs = expiryS === undefined ? 0 : clock.wallUs() + expiryS * 1_000_000;
+      await member.append({
+        ...{ topic, publisher: "", form: "v5", qos, retain: false, expiryUs, expiryOffset, frame },
+        ...{ keep: true, evidence: undefined },
+      });
+    },
   };
 }
 
@@ -83,7 +132,7 @@ function ownMessage(message: OutgoingMessage): Parameters<Broker["publish"]>[0] 
   };
 }
 
-function accessControl(security: RunningOf["security"], clock: Clock): AccessControl {
+function accessControl(security: Secured, clock: Clock): AccessControl {
   const { users, rules } = security;
   return {
     users: () => users.list(),

@@ -12,7 +12,7 @@ export type ReadyParts = NodeParts & {
   readonly readyMs: number;
   /** In use by listeners. */
   readonly certificates: () => readonly ListenerCertificate[];
-  readonly security: SecurityFace;
+  readonly security?: SecurityFace;
 };
 
 export type Viewed = Pick<AdminHost, "state" | "progress" | "alarms" | "running"> & {

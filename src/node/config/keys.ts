@@ -6,6 +6,7 @@
 
 import { admin } from "./keys/admin.ts";
 import { authentication, authorization } from "./keys/authentication.ts";
+import { cluster } from "./keys/cluster.ts";
 import { data } from "./keys/data.ts";
 import { databases, groups } from "./keys/databases.ts";
 import { listeners } from "./keys/listeners.ts";
@@ -19,7 +20,7 @@ import type { SettingsOf } from "./schema.ts";
 
 export const keyTable = {
   ...{ data, listeners, authentication, authorization, protection, devices, logger, log },
-  ...{ databases, groups, mqtt, sessions, store, admin },
+  ...{ databases, groups, mqtt, sessions, store, admin, cluster },
 };
 
 /** The configuration of a node: plain data, all defaults filled in. */

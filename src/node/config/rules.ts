@@ -2,6 +2,7 @@
 // value that somebody wrote last.
 
 import { topicFilterFault } from "../../topic/index.ts";
+import { checkCluster } from "./cluster-rules.ts";
 import type { Fault } from "./fault.ts";
 import { quote } from "./fault.ts";
 import type { Settings } from "./keys.ts";
@@ -21,6 +22,7 @@ export function checkRules(
   checkSecurity(settings, report);
   checkPatterns(settings, report);
   checkGroups(settings, report);
+  checkCluster(settings, effective, report);
 }
 
 function checkPatterns(settings: Settings, report: Report): void {

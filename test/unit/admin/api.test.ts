@@ -7,6 +7,8 @@ import { type Ask, adminWorld } from "../../support/admin-world.ts";
 const api = (path: string): string => `/api/v1${path}`;
 const cursor = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString("base64url");
 
+const ids = { siteId: "ab".repeat(16), diskId: "cd".repeat(16) };
+
 /** A request of each operation that reaches its handler. */
 const good: Readonly<Record<OperationName, { path: string; body?: unknown }>> = {
   getStatus: { path: "/status" },
@@ -62,6 +64,11 @@ const good: Readonly<Record<OperationName, { path: string; body?: unknown }>> = 
   deleteUser: { path: "/users/alice" },
   getRules: { path: "/rules" },
   putRules: { path: "/rules", body: { text: "allow all", dryRun: true } },
+  getCluster: { path: "/cluster" },
+  joinCluster: { path: "/cluster/sites", body: { ...ids, name: "n4", address: "n4:7400" } },
+  steerSite: { path: "/cluster/sites/3/evacuate" },
+  moveSite: { path: "/cluster/sites/3/address", body: { address: "n3:7400", zone: "b" } },
+  setReplicas: { path: "/cluster/replicas", body: { count: 3 } },
   listAudit: { path: "/audit" },
 };
 

@@ -15,6 +15,7 @@ import { kvErrors } from "../../../src/kv/index.ts";
 import { ballastName, startRoomBytes } from "../../../src/node/ballast.ts";
 import {
   type DataDirComponents,
+  type DataDirUse,
   formatStamp,
   openDataDir,
   parseStamp,
@@ -38,7 +39,7 @@ function machine(type = "ext4", holder?: number) {
       return isCodedError(error) ? error.message : String(error);
     }
   };
-  return { clock, disk, kv, events, open, codeOf };
+  return { clock, disk, kv, events, open, codeOf, components };
 }
 
 test("a new directory gets a format and an identity that stays", async () => {
@@ -160,11 +161,11 @@ test("a directory of a newer format is refused before anything is written", asyn
   const { open, disk, clock, codeOf, kv } = machine();
   const dir = await open();
   await dir.close();
-  const newer = formatStamp({ format: 3, siteId: dir.siteId });
+  const newer = formatStamp({ format: 4, siteId: dir.siteId });
   await clock.complete(replaceFile(disk, "data/FLAGSTONE", Buffer.from(newer)));
   const writes = disk.counters.writes;
   expect(await codeOf()).toContain(
-    "was written by a newer version (format 3, this one reads up to 2)",
+    "was written by a newer version (format 4, this one reads up to 3)",
   );
   expect(disk.counters.writes).toBe(writes);
   expect(kv.held.size).toBe(0);
@@ -275,4 +276,45 @@ test("an older format is raised before anything else is written, and keeps its i
       });
     }
   }
+});
+
+describe("a replica of a cluster", () => {
+  const codeOf = async (work: Promise<unknown>): Promise<string> => {
+    try {
+      await work;
+      return "opened";
+    } catch (error) {
+      return isCodedError(error) ? error.code : String(error);
+    }
+  };
+
+  test("is opened as a member only, and data of a local node as such only", async () => {
+    const { clock, disk, components } = machine();
+    const open = async (path: string, use: DataDirUse) => {
+      const dir = await clock.complete(openDataDir(path, components, use));
+      await dir.close();
+      return dir;
+    };
+    await open("local", "local");
+    await clock.complete(disk.makeDir("local/db"));
+    expect(await codeOf(open("local", "member"))).toBe("NODE_DATA_DIR_LOCAL");
+    expect((await open("member", "member")).isNew).toBe(true);
+    await clock.complete(replaceFile(disk, "member/FLAGSTONE.x", Buffer.from("")));
+    await clock.complete(disk.makeDir("member/raft"));
+    await clock.complete(replaceFile(disk, "member/raft/meta", Buffer.from("")));
+    await clock.complete(disk.makeDir("member/db"));
+    expect((await open("member", "member")).format).toBe(3);
+    expect(await codeOf(open("member", "local"))).toBe("NODE_DATA_DIR_OF_CLUSTER");
+  });
+
+  test("stays a local directory until the switch, whatever its stamp says", async () => {
+    const { clock, disk, components, open } = machine();
+    const init = await clock.complete(openDataDir("data", components, "init"));
+    await clock.complete(init.markReplica());
+    await clock.complete(init.markReplica());
+    await init.close();
+    disk.crash();
+    const { format, siteId } = await open();
+    expect({ format, siteId }).toEqual({ format: 3, siteId: init.siteId });
+  });
 });

@@ -71,7 +71,7 @@ function otherText(path: string, field: Field): string {
 }
 
 /** Keys that the node itself obeys. */
-const ownKeys = /^((data|listeners|authentication|authorization|logger)\.|admin\.enabled$)/;
+const ownKeys = /^((data|listeners|authentication|authorization|logger|cluster)\.|admin\.enabled$)/;
 
 test.each(
   [...fieldsOf(keyTable)].filter(({ path }) => !ownKeys.test(path)).map((row) => [row.path, row]),
