@@ -1,4 +1,4 @@
-// The flags that commands with a configuration share. What they mean is read by `config-options.ts`, which
+// The flags that commands with a configuration share. `config-options.ts` reads what they mean, and
 // loads all that a configuration is.
 
 import type { OptionSpec } from "./command.ts";

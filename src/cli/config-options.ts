@@ -1,5 +1,5 @@
-// What the flags of `config-flags.ts` mean: `--data` and the like are shorthand for one key each and win
-// over `--set`.
+// What the flags of `config-flags.ts` mean: `--data` and the like are shorthand for one key each and
+// win over `--set`.
 
 import { type Config, readConfig } from "../node/config/config.ts";
 import { openConfigFile, readSecretFile } from "../node/config/files.ts";

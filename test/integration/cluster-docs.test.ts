@@ -44,7 +44,9 @@ async function fill(folder: string): Promise<void> {
 test("the operator's page on clusters is true, command by command", () =>
   withTemporaryFolder(async (folder) => {
     const text = await readFile(page, "utf8");
-    for (const [, yaml = "", name = ""] of text.matchAll(/```yaml\n(# (\w+\.yaml)\n[\s\S]*?)```/g)) {
+    for (const [, yaml = "", name = ""] of text.matchAll(
+      /```yaml\n(# (\w+\.yaml)\n[\s\S]*?)```/g,
+    )) {
       await writeFile(join(folder, name), portOf(yaml));
     }
     await fill(folder);

@@ -111,7 +111,11 @@ describe.each(leaves)("$name", ({ name, command }) => {
   });
 
   test("its examples work", async () => {
-    if (/^(keys delete|context use|context remove|doctor|clients show|trace start|cluster init|cluster join)$/.test(name))
+    if (
+      /^(keys delete|context use|context remove|doctor|clients show|trace start|cluster init|cluster join)$/.test(
+        name,
+      )
+    )
       return;
     for (const example of command.examples) {
       if (/^tasks (pause|resume|cancel|forget)/.test(example)) continue;
