@@ -206,6 +206,36 @@ export class ByteReader {
     return byte;
   }
 
+  /**
+   * Fills `into` from `from` on; gives the largest value, which may have been too large for the table.
+   * For many that are mostly of one byte or two.
+   */
+  varints(into: Float64Array | Uint32Array | Uint16Array, from = 0): number {
+    const buffer = this.#buffer;
+    let offset = this.#offset;
+    let max = 0;
+    for (let index = from; index < into.length; index++) {
+      let value = buffer[offset] ?? 0x80;
+      if (value < 0x80) {
+        offset++;
+      } else {
+        const second = buffer[offset + 1] ?? 0x80;
+        if (second < 0x80) {
+          value += (second - 1) * 0x80;
+          offset += 2;
+        } else {
+          this.#offset = offset;
+          value = this.#longVarint();
+          offset = this.#offset;
+        }
+      }
+      if (value > max) max = value;
+      into[index] = value;
+    }
+    this.#offset = offset;
+    return max;
+  }
+
   #longVarint(): number {
     const start = this.#offset;
     let value = 0;

@@ -23,6 +23,7 @@ import {
   toError,
 } from "../base/index.ts";
 import { createGate, type Gate } from "./gate.ts";
+import { GatheredGets } from "./gathered-gets.ts";
 import {
   type Kv,
   type KvBatch,
@@ -248,18 +249,20 @@ class ClassicKv implements Kv {
   readonly #disk: Disk;
   readonly #gate: Gate;
   readonly #writes: WriteQueue;
+  readonly #gets: GatheredGets;
   #closing: Promise<void> | undefined;
 
   constructor(path: string, level: Level, parts: Parts) {
     this.path = path;
     this.#level = level;
+    this.#gets = new GatheredGets(level);
     this.#disk = parts.disk;
     this.#gate = parts.gate;
     this.#writes = new WriteQueue(path);
   }
 
   get(key: Uint8Array): Promise<Buffer | undefined> {
-    return this.#read(() => this.#level.get(asBuffer(key)));
+    return this.#read(() => this.#gets.get(asBuffer(key)));
   }
 
   getMany(keys: readonly Uint8Array[]): Promise<Array<Buffer | undefined>> {

@@ -77,3 +77,23 @@ function encode(fields: readonly Field[], capacity: number): Buffer {
   }
   return writer.finish();
 }
+
+test("many varints are read as they are one by one, and cut anywhere refused with a code", () => {
+  const numbers = fc.array(fc.oneof(fc.nat(127), fc.nat(20_000), fc.maxSafeNat()));
+  fc.assert(
+    fc.property(numbers, fc.nat(), (values, at) => {
+      const writer = new ByteWriter();
+      for (const value of values) writer.varint(value);
+      const bytes = writer.finish();
+      const reader = new ByteReader(Buffer.concat([bytes, Buffer.from([0x7f])]));
+      const read = new Float64Array(1 + values.length);
+      expect(reader.varints(read, 1)).toBe(Math.max(0, ...values));
+      expect([...read.subarray(1)]).toEqual(values);
+      expect(reader.remaining).toBe(1);
+      if (values.length === 0) return;
+      const cut = new ByteReader(bytes.subarray(0, at % bytes.length));
+      expect(() => cut.varints(new Float64Array(values.length))).toThrow(/ends early/);
+    }),
+    { numRuns: 300, endOnFailure: true },
+  );
+});

@@ -16,6 +16,7 @@ const expiryFlag = 0b0000_0001;
 const headerBytes = 20;
 const framesStartAt = 12;
 const crcBytes = 4;
+const UINT32 = 0x1_0000_0000;
 /** Most TTVs of a block: two bytes. Writers seal far below. */
 export const blockTtvsMax = 0xffff;
 
@@ -200,28 +201,62 @@ type BlockTopics = Pick<BlockParts, "topicWords" | "topicStarts">;
 function readTopics(reader: ByteReader, wordCount: number, levels?: number): BlockTopics {
   const count = reader.varint();
   if (count > reader.remaining) throw corrupt(`${count} topics`);
+  return levels === undefined
+    ? readOddTopics(reader, count, wordCount)
+    : readEvenTopics(reader, count, { wordCount, levels });
+}
+
+/** All have as many words. */
+function readEvenTopics(
+  reader: ByteReader,
+  count: number,
+  { wordCount, levels }: { readonly wordCount: number; readonly levels: number },
+): BlockTopics {
+  const row = levels + 1;
+  if (count * row > reader.remaining) throw corrupt(`${count} topics of ${levels} levels`);
+  const rows = new Uint32Array(count * row);
+  if (reader.varints(rows) >= UINT32) throw corrupt("a topic's number is too large");
+  const topicStarts = new Uint32Array(count + 1);
+  const topicWords = new Uint32Array(count * levels);
+  for (let topic = 0, taken = 0; topic < count; topic++) {
+    const size = rows[topic * row] as number;
+    if (size !== levels) throw corrupt(`${size} levels vary, not ${levels}`);
+    for (let at = 1; at < row; at++) {
+      const id = rows[topic * row + at] as number;
+      if (id >= wordCount) throw corrupt(`word id ${id} of ${wordCount}`);
+      topicWords[taken++] = id;
+    }
+    topicStarts[topic + 1] = taken;
+  }
+  return { topicWords, topicStarts };
+}
+
+function readOddTopics(reader: ByteReader, count: number, wordCount: number): BlockTopics {
   const topicStarts = new Uint32Array(count + 1);
   // Each id is a byte at least.
-  const idsMax =
-    levels === undefined ? reader.remaining : Math.min(count * levels, reader.remaining);
-  const ids = new Uint32Array(idsMax);
+  const ids = new Uint32Array(reader.remaining);
   let taken = 0;
   for (let topic = 0; topic < count; topic++) {
     const size = reader.varint();
     if (size > reader.remaining) throw corrupt(`a topic of ${size} varying levels`);
-    if (levels !== undefined && size !== levels)
-      throw corrupt(`${size} levels vary, not ${levels}`);
-    for (let level = 0; level < size; level++) ids[taken++] = readBelow(reader, wordCount, "word");
+    for (let level = 0; level < size; level++) ids[taken++] = readBelow(reader, wordCount);
     topicStarts[topic + 1] = taken;
   }
-  return { topicWords: levels === undefined ? ids.slice(0, taken) : ids, topicStarts };
+  return { topicWords: ids.slice(0, taken), topicStarts };
+}
+
+function readBelow(reader: ByteReader, wordCount: number): number {
+  const id = reader.varint();
+  if (id >= wordCount) throw corrupt(`word id ${id} of ${wordCount}`);
+  return id;
 }
 
 function readTimes(reader: ByteReader, firstTimeUs: number, times: Float64Array): void {
+  reader.varints(times, 1);
   let timeUs = firstTimeUs;
   times[0] = timeUs;
   for (let index = 1; index < times.length; index++) {
-    const deltaUs = reader.varint();
+    const deltaUs = times[index] as number;
     timeUs += deltaUs;
     if (deltaUs === 0 || timeUs > Number.MAX_SAFE_INTEGER) throw corrupt(`time ${index}`);
     times[index] = timeUs;
@@ -240,24 +275,20 @@ function readFlags(reader: ByteReader, count: number): Uint8Array {
 }
 
 function readIds(reader: ByteReader, limit: number, ids: Uint16Array): void {
-  for (let index = 0; index < ids.length; index++) {
-    ids[index] = readBelow(reader, limit, "dictionary");
-  }
-}
-
-function readBelow(reader: ByteReader, limit: number, what: string): number {
-  const id = reader.varint();
-  if (id >= limit) throw corrupt(`${what} id ${id} of ${limit}`);
-  return id;
+  const max = reader.varints(ids);
+  if (max >= limit) throw corrupt(`dictionary id ${max} of ${limit}`);
 }
 
 function readFrameStarts(reader: ByteReader, framesBytes: number, starts: Uint32Array): void {
+  const max = reader.varints(starts, 1);
   let end = 0;
   for (let index = 1; index < starts.length; index++) {
-    end += reader.varint();
+    end += starts[index] as number;
     starts[index] = end;
   }
-  if (end !== framesBytes) throw corrupt(`frames end at ${end} of ${framesBytes}`);
+  if (end !== framesBytes || max > framesBytes) {
+    throw corrupt(`frames end at ${end} of ${framesBytes}`);
+  }
 }
 
 type BlockExpiry = Pick<BlockParts, "expiries" | "expiryOffsets">;

@@ -6,7 +6,7 @@ import type { TtvForm, TtvRun } from "../api.ts";
 import { formNameOf } from "../deliverable.ts";
 import { type TtvBatch, topicAt } from "../layout/ttv-view.ts";
 import { isRetain, type Qos, qosOf } from "../types.ts";
-import type { BatchOrigin } from "./stored-ttv.ts";
+import { type BatchOrigin, nowhere } from "./stored-ttv.ts";
 
 export class BatchRun implements TtvRun {
   readonly kind = "stored";
@@ -76,4 +76,3 @@ export class BatchRun implements TtvRun {
 }
 
 const nothing = Buffer.alloc(0);
-const nowhere: BatchOrigin = { shard: 0, generation: 0, stream: 0, structure: [] };

@@ -17,6 +17,7 @@ import { mayMatch } from "../layout/summary.ts";
 import { indexAfter, matchTopics, type TopicMatch, type TtvBatch } from "../layout/ttv-view.ts";
 import { BatchRun } from "./batch-run.ts";
 import type { FilterUse } from "./filter-use.ts";
+import { Merge } from "./merge.ts";
 import type { ReadAhead } from "./read-ahead.ts";
 import type { BatchRef, BatchWindow, ShardSource, SlabSource } from "./source.ts";
 import { type BatchOrigin, StoredTtv } from "./stored-ttv.ts";
@@ -40,8 +41,8 @@ type Head = {
   /** What each of `wanted` matches in the batch, made when `topicCount` was what is kept. */
   topicMatches: TopicMatch[];
   topicCount: number;
-  /** No TTV of this head is earlier. */
-  nextUs: number;
+  /** Contexts of the uses that match, where that is the same for all TTVs of the batch. */
+  alike: readonly unknown[] | undefined;
   /** What is left of the head in this window, where the cursor goes by windows. */
   queue: BatchRef[];
 };
@@ -69,20 +70,16 @@ export class ShardCursor {
   /** The slab is read window by window, of which this one ends here; undefined = stream by stream. */
   #windowUs: number | undefined;
   #byStream = new Map<number, Head>();
-  #heads: Head[] = [];
+  /** Heads that have a batch; no TTV of theirs is earlier than their time here. */
+  readonly #heads = new Merge<Head>();
   #aheadBytes = 0;
   #closed = false;
   #item: CursorItem | undefined;
   /** Where `#item` is: it is the first head, which moves on when its item is consumed. */
   #itemBatch: TtvBatch | undefined;
-  /** TTVs of the first head up to here come before those of any other. */
-  #itemUntilUs = 0;
   readonly #run = new BatchRun();
   /** What `#item` is when there is one. */
-  readonly #offered: { ttv: DeliverableTtv; matches: readonly unknown[] } = {
-    ttv: nothing,
-    matches: [],
-  };
+  readonly #offered = { ttv: new StoredTtv(), matches: nothing };
   #missed: MissedReport | undefined;
 
   readonly #parts: CursorParts;
@@ -124,24 +121,26 @@ export class ShardCursor {
 
   /** The item of `peek` and what may be taken with it; undefined where that is nothing. */
   peekRun(): TtvRun | undefined {
-    const head = this.#heads[0];
+    const head = this.#heads.first;
     const batch = this.#itemBatch;
     if (this.#item === undefined || head === undefined || batch === undefined) return undefined;
-    const count = runLength(head, batch, this.#itemUntilUs);
+    // So far the TTVs of the first head come before those of any other.
+    const count = runLength(head, batch, Math.min(this.#untilUs, this.#heads.secondUs));
     return count < 2 ? undefined : this.#run.set(head.origin, batch, head.at, count);
   }
 
   /** The item of `peek` was taken, or the first `count` of `peekRun`. */
   consume(count = 1): void {
-    const head = this.#heads[0];
+    const head = this.#heads.first;
     const batch = this.#itemBatch;
     if (this.#item === undefined || head === undefined || batch === undefined) return;
     this.#item = undefined;
     this.#itemBatch = undefined;
-    this.#positionUs = batch.timeUs(head.at + count - 1);
-    head.at += count;
-    head.nextUs = this.#positionUs + 1;
-    this.#sink();
+    const next = head.at + count;
+    const positionUs = batch.timeUs(next - 1);
+    this.#positionUs = positionUs;
+    head.at = next;
+    this.#heads.moveFirst(next < batch.count ? batch.timeUs(next) : positionUs + 1);
   }
 
   /** A damaged block was passed since the last call. */
@@ -153,9 +152,8 @@ export class ShardCursor {
 
   /** Lets go of decoded blocks, for a reader that has no room for a while. */
   relax(): void {
-    const heads = this.#aheadBytes > 0 ? this.#byStream.values() : this.#heads;
     this.#giveAhead(this.#aheadBytes);
-    for (const head of heads) {
+    for (const head of this.#byStream.values()) {
       head.ahead = undefined;
       if (head.ref?.kind === "disk") head.batch = undefined;
     }
@@ -210,7 +208,7 @@ export class ShardCursor {
     }
     this.#slab = slab;
     this.#byStream = byStream;
-    this.#heads = [];
+    this.#heads.clear();
     this.#giveAhead(this.#aheadBytes);
     this.#windowUs = undefined;
     const afterUs = Math.max(this.#positionUs, slab.afterUs);
@@ -284,17 +282,16 @@ export class ShardCursor {
     head.ref = ref;
     head.batch = ref.kind === "memory" ? ref.batch : undefined;
     head.topicMatches = [];
-    head.nextUs = Math.max(firstUs, afterUs + 1);
     head.at = -1;
-    this.#push(head);
+    this.#heads.push(head, Math.max(firstUs, afterUs + 1));
     return undefined;
   }
 
   /** One step of the merge: sets `#item`, or moves on, or tells what to wait for. */
   #advance(): Promise<void> | undefined {
     const slab = this.#slab as SlabSource;
-    const head = this.#heads[0];
-    if (head === undefined || head.nextUs > this.#untilUs) {
+    const head = this.#heads.first;
+    if (head === undefined || this.#heads.firstUs > this.#untilUs) {
       const windowUs = this.#windowUs ?? slab.untilUs;
       this.#positionUs = Math.min(windowUs, this.#untilUs);
       if (head === undefined && windowUs < Math.min(slab.untilUs, this.#untilUs)) {
@@ -302,13 +299,13 @@ export class ShardCursor {
         return entering === "none" ? undefined : entering;
       }
       this.#slab = undefined;
-      this.#heads = [];
+      this.#heads.clear();
       return undefined;
     }
     const batch = head.batch ?? this.#open(slab, head);
     if (batch instanceof Promise) return batch;
     if (batch instanceof LostBatch) return this.#passLost(slab, head, batch);
-    if (head.at < 0) head.at = indexAfter(batch, head.nextUs - 1);
+    if (head.at < 0) head.at = indexAfter(batch, this.#heads.firstUs - 1);
     return this.#scan(slab, head, batch);
   }
 
@@ -361,26 +358,26 @@ export class ShardCursor {
     while (head.at < batch.count) {
       const timeUs = batch.timeUs(head.at);
       if (timeUs > this.#untilUs) break;
-      const matches = matchesAt(head, batch, timeUs);
+      // An open batch meets new topics while it is read.
+      if (head.topicCount !== batch.topicCount || head.topicMatches.length === 0) look(head, batch);
+      const matches = head.alike ?? matchesAt(head, batch, timeUs);
       if (matches === undefined) {
         head.at++;
         continue;
       }
-      if (timeUs > this.#secondUs()) {
+      if (timeUs > this.#heads.secondUs) {
         // Another stream comes first.
-        head.nextUs = timeUs;
-        this.#sink();
+        this.#heads.moveFirst(timeUs);
         return undefined;
       }
       this.#item = this.#offered;
-      this.#offered.ttv = new StoredTtv(head.origin, batch, head.at, timeUs);
+      this.#offered.ttv.set(head.origin, batch, head.at, timeUs);
       this.#offered.matches = matches;
       this.#itemBatch = batch;
-      this.#itemUntilUs = Math.min(this.#untilUs, this.#secondUs());
       return undefined;
     }
-    this.#pop();
-    const lastUs = Math.max(batch.timeUs(batch.count - 1), head.nextUs - 1);
+    const lastUs = Math.max(batch.timeUs(batch.count - 1), this.#heads.firstUs - 1);
+    this.#heads.removeFirst();
     if (lastUs >= this.#untilUs) return undefined;
     return this.#seek(slab, head, lastUs);
   }
@@ -397,58 +394,12 @@ export class ShardCursor {
       estimated: true,
       reason: isDamaged ? "damaged" : "expired",
     };
-    this.#pop();
+    this.#heads.removeFirst();
     return this.#seek(slab, head, lastTimeUs);
-  }
-
-  // -------------------------------------------------------------- heap of heads by `nextUs`
-
-  #secondUs(): number {
-    const left = this.#heads[1]?.nextUs ?? Number.POSITIVE_INFINITY;
-    const right = this.#heads[2]?.nextUs ?? Number.POSITIVE_INFINITY;
-    return Math.min(left, right);
-  }
-
-  #push(head: Head): void {
-    const heads = this.#heads;
-    let at = heads.length;
-    heads.push(head);
-    while (at > 0) {
-      const parent = (at - 1) >> 1;
-      if ((heads[parent] as Head).nextUs <= head.nextUs) break;
-      heads[at] = heads[parent] as Head;
-      at = parent;
-    }
-    heads[at] = head;
-  }
-
-  #pop(): void {
-    const last = this.#heads.pop();
-    if (last === undefined || this.#heads.length === 0) return;
-    this.#heads[0] = last;
-    this.#sink();
-  }
-
-  /** Restores the heap after the first head's `nextUs` grew. */
-  #sink(): void {
-    const heads = this.#heads;
-    const head = heads[0] as Head;
-    let at = 0;
-    for (;;) {
-      let child = 2 * at + 1;
-      if (child >= heads.length) break;
-      if ((heads[child + 1]?.nextUs ?? Number.POSITIVE_INFINITY) < (heads[child] as Head).nextUs) {
-        child++;
-      }
-      if ((heads[child] as Head).nextUs >= head.nextUs) break;
-      heads[at] = heads[child] as Head;
-      at = child;
-    }
-    heads[at] = head;
   }
 }
 
-const nothing = undefined as unknown as DeliverableTtv;
+const nothing: readonly unknown[] = [];
 const wantsNothing = (): readonly MissingWant[] => [];
 
 function createHead(planned: PlannedStream, shard: number, generation: number): Head {
@@ -463,7 +414,7 @@ function createHead(planned: PlannedStream, shard: number, generation: number): 
     at: -1,
     topicMatches: [],
     topicCount: 0,
-    nextUs: 0,
+    alike: undefined,
     queue: [],
   };
 }
@@ -496,14 +447,22 @@ function blockMayMatch(head: Head, { summary }: BlockRow): boolean {
   return head.wanted.some(({ residual }) => mayMatch(summary, residual));
 }
 
-/** Contexts of the uses that match the head's candidate; undefined where none does. */
+/** What the head's batch holds by now is matched with what is wanted of it. */
+function look(head: Head, batch: TtvBatch): void {
+  const { wanted } = head;
+  head.topicMatches = wanted.map(({ residual }) => matchTopics(batch, residual));
+  head.topicCount = batch.topicCount;
+  const isEven = head.topicMatches.every((match) => typeof match === "string");
+  const fromUs = batch.timeUs(0);
+  head.alike = isEven && allStarted(wanted, fromUs) ? matchesAt(head, batch, fromUs) : undefined;
+}
+
+/**
+ * Contexts of the uses that match the head's candidate; undefined where none does. REQUIRES that its
+ * batch was looked at.
+ */
 function matchesAt(head: Head, batch: TtvBatch, timeUs: number): readonly unknown[] | undefined {
   const { wanted } = head;
-  // An open batch meets new topics while it is read.
-  if (head.topicCount !== batch.topicCount || head.topicMatches.length === 0) {
-    head.topicMatches = wanted.map(({ residual }) => matchTopics(batch, residual));
-    head.topicCount = batch.topicCount;
-  }
   let matches: readonly unknown[] | undefined;
   for (let at = 0; at < wanted.length; at++) {
     const { use, startUs } = wanted[at] as Wanted;
@@ -517,8 +476,8 @@ function matchesAt(head: Head, batch: TtvBatch, timeUs: number): readonly unknow
 }
 
 /**
- * How many TTVs of the head may go together, its candidate first: REQUIRES that `matchesAt` was asked
- * for that one.
+ * How many TTVs of the head may go together, its candidate first. REQUIRES that its batch was looked
+ * at.
  */
 function runLength(head: Head, batch: TtvBatch, untilUs: number): number {
   const { at, wanted, topicMatches } = head;

@@ -1,5 +1,6 @@
 // A TTV of a batch as its reader is offered it: an index, and what is asked for is looked up then. Most
-// readers ask for some of it, and one that counts for nothing.
+// readers ask for some of it, and one that counts for nothing. One object for all that a cursor offers:
+// valid until the reader's next step.
 
 import type { DeliverableTtv, TtvForm, TtvRef } from "../api.ts";
 import type { Structure } from "../core/structure.ts";
@@ -15,19 +16,24 @@ export type BatchOrigin = {
   readonly structure: Structure;
 };
 
+export const nowhere: BatchOrigin = { shard: 0, generation: 0, stream: 0, structure: [] };
+
 export class StoredTtv implements DeliverableTtv {
-  readonly timeUs: number;
-  readonly #origin: BatchOrigin;
-  readonly #batch: TtvBatch;
-  readonly #index: number;
+  timeUs = 0;
+  #origin: BatchOrigin = nowhere;
+  #batch: TtvBatch = noBatch;
+  #index = 0;
   #frame: Buffer | undefined = undefined;
   #ref: TtvRef | undefined = undefined;
 
-  constructor(origin: BatchOrigin, batch: TtvBatch, index: number, timeUs: number) {
+  set(origin: BatchOrigin, batch: TtvBatch, index: number, timeUs: number): this {
     this.timeUs = timeUs;
     this.#origin = origin;
     this.#batch = batch;
     this.#index = index;
+    this.#frame = undefined;
+    this.#ref = undefined;
+    return this;
   }
 
   get topic(): string {
@@ -71,3 +77,6 @@ export class StoredTtv implements DeliverableTtv {
     return this.#ref;
   }
 }
+
+/** Before it is set. */
+const noBatch = undefined as unknown as TtvBatch;
