@@ -4,7 +4,7 @@
 // Each is answered for itself: where one of a trip fails, all of them are asked again one by one.
 
 /** More trips beside each other keep a disk busier that has to be asked. */
-const tripKeysMax = 8;
+const tripKeysMax = 16;
 
 export type Lookups = {
   get(key: Buffer): Promise<Buffer | undefined>;

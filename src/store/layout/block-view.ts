@@ -9,8 +9,8 @@ import type { TtvBatch } from "./ttv-view.ts";
 /** Strings of a dictionary, as their UTF-8 in the block. */
 export type Texts = {
   readonly bytes: Buffer;
-  readonly starts: Uint32Array;
-  readonly ends: Uint32Array;
+  /** Where each begins and ends. */
+  readonly bounds: Uint32Array;
 };
 
 export type BlockParts = {
@@ -18,7 +18,7 @@ export type BlockParts = {
   readonly frames: Buffer;
   readonly words: Texts;
   readonly publishers: Texts;
-  /** Word ids of all topics back to back; those of topic t from topicStarts[t] to [t + 1]. */
+  /** Of each topic, from its place in topicStarts on: how many words vary in it, and their ids. */
   readonly topicWords: Uint32Array;
   readonly topicStarts: Uint32Array;
   readonly times: Float64Array;
@@ -54,11 +54,11 @@ export class BlockView implements TtvBatch {
   }
 
   get topicCount(): number {
-    return this.#parts.topicStarts.length - 1;
+    return this.#parts.topicStarts.length;
   }
 
   get publisherCount(): number {
-    return this.#parts.publishers.starts.length;
+    return this.#parts.publishers.bounds.length / 2;
   }
 
   /** Memory held, for the budget of a cache: the block's bytes and the tables made from them. */
@@ -104,13 +104,14 @@ export class BlockView implements TtvBatch {
 
   varying(topicId: number): readonly string[] {
     this.#varying ??= new Array(this.topicCount);
-    this.#words ??= new Array(this.#parts.words.starts.length);
+    this.#words ??= new Array(this.#parts.words.bounds.length / 2);
     const known = this.#varying[topicId];
     if (known !== undefined) return known;
     const { topicStarts, topicWords } = this.#parts;
     const words: string[] = [];
-    const end = topicStarts[topicId + 1] as number;
-    for (let at = topicStarts[topicId] as number; at < end; at++) {
+    const start = topicStarts[topicId] as number;
+    const end = start + (topicWords[start] as number);
+    for (let at = start + 1; at <= end; at++) {
       words.push(textOf(this.#words, this.#parts.words, topicWords[at] as number));
     }
     this.#varying[topicId] = words;
@@ -145,8 +146,9 @@ export class BlockView implements TtvBatch {
 
   #topicMatches(topicId: number, ids: readonly number[]): boolean {
     const { topicStarts, topicWords } = this.#parts;
-    let at = topicStarts[topicId] as number;
-    const end = topicStarts[topicId + 1] as number;
+    const start = topicStarts[topicId] as number;
+    const end = start + 1 + (topicWords[start] as number);
+    let at = start + 1;
     for (const id of ids) {
       if (id === anyRest) return true;
       if (at === end || (id !== anyWord && id !== topicWords[at])) return false;
@@ -159,7 +161,7 @@ export class BlockView implements TtvBatch {
 function textOf(texts: Array<string | undefined>, from: Texts, id: number): string {
   let text = texts[id];
   if (text === undefined) {
-    text = from.bytes.toString("utf8", from.starts[id], from.ends[id]);
+    text = from.bytes.toString("utf8", from.bounds[2 * id], from.bounds[2 * id + 1]);
     texts[id] = text;
   }
   return text;
@@ -169,10 +171,11 @@ function patternId(texts: Texts, word: string): number {
   if (word === "+") return anyWord;
   if (word === "#") return anyRest;
   const wanted = Buffer.from(word);
-  for (let id = 0; id < texts.starts.length; id++) {
-    const start = texts.starts[id] as number;
-    const size = (texts.ends[id] as number) - start;
-    if (size === wanted.length && sameBytes(texts.bytes, start, wanted)) return id;
+  const { bytes, bounds } = texts;
+  for (let at = 0; at < bounds.length; at += 2) {
+    const start = bounds[at] as number;
+    const size = (bounds[at + 1] as number) - start;
+    if (size === wanted.length && sameBytes(bytes, start, wanted)) return at / 2;
   }
   return unknownWord;
 }

@@ -145,13 +145,13 @@ function readBlock(body: Buffer, levels: number | undefined): BlockParts {
   if (framesStart + framesBytes !== body.length) throw corrupt("frames do not end the block");
   const tables = new ByteReader(body.subarray(0, framesStart), headerBytes);
   const words = readTexts(tables, body, "words");
-  const topics = readTopics(tables, words.starts.length, levels);
+  const topics = readTopics(tables, words.bounds.length / 2, levels);
   const publishers = readTexts(tables, body, "publishers");
   const rows = allocateRows(count);
   readTimes(tables, firstTimeUs, rows.times);
   const flags = readFlags(tables, count);
-  readIds(tables, topics.topicStarts.length - 1, rows.topicIds);
-  readIds(tables, publishers.starts.length, rows.publisherIds);
+  readIds(tables, topics.topicStarts.length, rows.topicIds);
+  readIds(tables, publishers.bounds.length / 2, rows.publisherIds);
   readFrameStarts(tables, framesBytes, rows.frameStarts);
   const expiry = (blockFlags & expiryFlag) !== 0 ? readExpiry(tables, rows.frameStarts) : noExpiry;
   if (tables.remaining > 0) throw corrupt(`${tables.remaining} bytes before the frames`);
@@ -184,16 +184,14 @@ function checkVersion(version: number): void {
 function readTexts(reader: ByteReader, body: Buffer, what: string): Texts {
   const count = reader.varint();
   if (count > reader.remaining) throw corrupt(`${count} ${what}`);
-  const bounds = new ArrayBuffer(8 * count);
-  const starts = new Uint32Array(bounds, 0, count);
-  const ends = new Uint32Array(bounds, 4 * count, count);
-  for (let index = 0; index < count; index++) {
+  const bounds = new Uint32Array(2 * count);
+  for (let at = 0; at < bounds.length; at += 2) {
     const sizeBytes = reader.varint();
-    starts[index] = reader.offset;
+    bounds[at] = reader.offset;
     reader.skip(sizeBytes);
-    ends[index] = reader.offset;
+    bounds[at + 1] = reader.offset;
   }
-  return { bytes: body, starts, ends };
+  return { bytes: body, bounds };
 }
 
 type BlockTopics = Pick<BlockParts, "topicWords" | "topicStarts">;
@@ -214,41 +212,40 @@ function readEvenTopics(
 ): BlockTopics {
   const row = levels + 1;
   if (count * row > reader.remaining) throw corrupt(`${count} topics of ${levels} levels`);
-  const rows = new Uint32Array(count * row);
-  if (reader.varints(rows) >= UINT32) throw corrupt("a topic's number is too large");
-  const topicStarts = new Uint32Array(count + 1);
-  const topicWords = new Uint32Array(count * levels);
-  for (let topic = 0, taken = 0; topic < count; topic++) {
-    const size = rows[topic * row] as number;
+  const topicWords = new Uint32Array(count * row);
+  if (reader.varints(topicWords) >= UINT32) throw corrupt("a topic's number is too large");
+  const topicStarts = new Uint32Array(count);
+  for (let topic = 0; topic < count; topic++) {
+    const start = topic * row;
+    const size = topicWords[start] as number;
     if (size !== levels) throw corrupt(`${size} levels vary, not ${levels}`);
-    for (let at = 1; at < row; at++) {
-      const id = rows[topic * row + at] as number;
-      if (id >= wordCount) throw corrupt(`word id ${id} of ${wordCount}`);
-      topicWords[taken++] = id;
-    }
-    topicStarts[topic + 1] = taken;
+    for (let at = start + 1; at < start + row; at++) checkWord(topicWords[at] as number, wordCount);
+    topicStarts[topic] = start;
   }
   return { topicWords, topicStarts };
 }
 
 function readOddTopics(reader: ByteReader, count: number, wordCount: number): BlockTopics {
-  const topicStarts = new Uint32Array(count + 1);
-  // Each id is a byte at least.
-  const ids = new Uint32Array(reader.remaining);
+  const topicStarts = new Uint32Array(count);
+  // Each number is a byte at least.
+  const topicWords = new Uint32Array(reader.remaining);
   let taken = 0;
   for (let topic = 0; topic < count; topic++) {
     const size = reader.varint();
     if (size > reader.remaining) throw corrupt(`a topic of ${size} varying levels`);
-    for (let level = 0; level < size; level++) ids[taken++] = readBelow(reader, wordCount);
-    topicStarts[topic + 1] = taken;
+    topicStarts[topic] = taken;
+    topicWords[taken++] = size;
+    for (let level = 0; level < size; level++) {
+      const id = reader.varint();
+      checkWord(id, wordCount);
+      topicWords[taken++] = id;
+    }
   }
-  return { topicWords: ids.slice(0, taken), topicStarts };
+  return { topicWords: topicWords.slice(0, taken), topicStarts };
 }
 
-function readBelow(reader: ByteReader, wordCount: number): number {
-  const id = reader.varint();
+function checkWord(id: number, wordCount: number): void {
   if (id >= wordCount) throw corrupt(`word id ${id} of ${wordCount}`);
-  return id;
 }
 
 function readTimes(reader: ByteReader, firstTimeUs: number, times: Float64Array): void {

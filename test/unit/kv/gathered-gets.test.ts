@@ -31,12 +31,12 @@ test("look-ups of one turn go together, and those of a later one by themselves",
   expect(trips).toEqual([["a", "absent", "b"], ["c"]]);
 });
 
-test("many look-ups are shared out evenly over trips of at most eight", async () => {
+test("many look-ups are shared out evenly over trips of at most sixteen", async () => {
   const { trips, gets } = lookups("none");
-  const texts = Array.from({ length: 18 }, (_, at) => `k${at}`);
+  const texts = Array.from({ length: 36 }, (_, at) => `k${at}`);
   const outcomes = await Promise.all(texts.map((text) => outcomeOf(gets.get(key(text)))));
   expect(outcomes).toEqual(texts.map((text) => `of ${text}`));
-  expect(trips.map(({ length }) => length)).toEqual([6, 6, 6]);
+  expect(trips.map(({ length }) => length)).toEqual([12, 12, 12]);
 });
 
 test("a look-up that fails fails no other of its trip", async () => {
