@@ -27,9 +27,42 @@ const shortTextMax = 0x80;
 /** Eight groups of seven bits hold 53. */
 const varintScaleMax = 2 ** 56;
 
+/** Up to so many bytes are copied here: a call out of JavaScript, and a view of them for it, cost more. */
+const shortCopyMax = 160;
+
+/** Bytes that pieces are copied out of. */
+export class ByteSource {
+  readonly bytes: Buffer;
+  #view: DataView | undefined;
+
+  constructor(bytes: Uint8Array) {
+    this.bytes = asBuffer(bytes);
+  }
+
+  /** REQUIRES: both have these bytes. `view` is one of `target`. */
+  copy(from: number, to: number, target: Buffer, view: DataView, at: number): void {
+    if (to - from > shortCopyMax) {
+      this.bytes.copy(target, at, from, to);
+      return;
+    }
+    this.#view ??= viewOf(this.bytes);
+    const source = this.#view;
+    let left = from;
+    let put = at;
+    for (; left <= to - 4; left += 4, put += 4) view.setInt32(put, source.getInt32(left));
+    for (; left < to; left++, put++) view.setInt8(put, source.getInt8(left));
+  }
+}
+
+export function viewOf(bytes: Uint8Array): DataView {
+  return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}
+
 /** Growable output buffer. `finish()` hands out a view of what was written; no copy. */
 export class ByteWriter {
   #buffer: Buffer;
+  /** Of the same memory, made where it is wanted. */
+  #view: DataView | undefined;
   #length = 0;
 
   constructor(capacity = initialBytes) {
@@ -98,10 +131,11 @@ export class ByteWriter {
   }
 
   /** Some of the bytes: no view of them has to be made. */
-  rawFrom(bytes: Uint8Array, from: number, to: number): this {
-    assert(from <= to && to <= bytes.length, "bytes past the end");
+  rawFrom(source: ByteSource, from: number, to: number): this {
+    assert(from <= to && to <= source.bytes.length, "bytes past the end");
     this.#reserve(to - from);
-    asBuffer(bytes).copy(this.#buffer, this.#length, from, to);
+    this.#view ??= viewOf(this.#buffer);
+    source.copy(from, to, this.#buffer, this.#view, this.#length);
     this.#length += to - from;
     return this;
   }
@@ -150,6 +184,7 @@ export class ByteWriter {
     const grown = Buffer.allocUnsafe(Math.max(need, this.#buffer.length * 2));
     this.#buffer.copy(grown, 0, 0, this.#length);
     this.#buffer = grown;
+    this.#view = undefined;
   }
 }
 

@@ -4,7 +4,7 @@
 // What is applied is what was encoded: topic and publisher are the texts that went into the entry, and
 // the frame is its bytes in the entry, not those of the caller.
 
-import type { ByteWriter, CodedError } from "../base/index.ts";
+import { ByteSource, type ByteWriter, type CodedError } from "../base/index.ts";
 import type { AppendDone, AppendRequest } from "./api.ts";
 import type { Lts } from "./core/lts.ts";
 import type { LtsRecord } from "./core/lts-trie.ts";
@@ -20,7 +20,7 @@ export type CookingReign = {
   readonly refused: (request: AppendRequest, error: CodedError) => void;
 };
 
-const noBytes = new Uint8Array(0);
+const noBytes = new ByteSource(new Uint8Array(0));
 const nothingLearned: readonly LtsRecord[] = [];
 
 export class CookedAppend implements Item, TtvSource {
@@ -36,7 +36,7 @@ export class CookedAppend implements Item, TtvSource {
   lts: Lts | undefined = undefined;
   learned: readonly LtsRecord[] = nothingLearned;
   timeUs = 0;
-  bytes: Uint8Array = noBytes;
+  bytes: ByteSource = noBytes;
   from = 0;
   to = 0;
 
@@ -89,7 +89,7 @@ export class CookedAppend implements Item, TtvSource {
   }
 
   /** Its entry is committed: the frame is the end of its bytes there. */
-  committed(entry: Buffer, endsAt: number): void {
+  committed(entry: ByteSource, endsAt: number): void {
     this.bytes = entry;
     this.from = endsAt - this.request.frame.length;
     this.to = endsAt;

@@ -4,7 +4,7 @@
 // What is applied is what was encoded, as of a single append (cooked-append.ts). One object for all of
 // them, and tables of numbers for what differs.
 
-import type { ByteWriter, CodedError } from "../base/index.ts";
+import { ByteSource, type ByteWriter, type CodedError } from "../base/index.ts";
 import type { AppendRequest, AppendRun, AppendRunDone } from "./api.ts";
 import type { Lts } from "./core/lts.ts";
 import { writeLtsRecords } from "./core/lts-codec.ts";
@@ -50,7 +50,7 @@ export function cookRun(shard: Shard, parts: CookRunParts): void {
 
 export type CommittedRun = {
   /** The bytes of its entry. */
-  readonly entry: Buffer;
+  readonly entry: ByteSource;
   readonly firstUs: number;
   readonly live: LiveOffers;
 };
@@ -129,6 +129,7 @@ export class CookedRun implements Item {
   encode(writer: ByteWriter, timeUs: number): void {
     this.#firstUs = timeUs;
     const { topics, publisher, bytes, starts } = this.#run;
+    const source = new ByteSource(bytes);
     for (let at = 0; at < this.count; at++) {
       const index = this.#from + at;
       const learned = this.#learnedAt(at);
@@ -142,7 +143,7 @@ export class CookedRun implements Item {
       const to = starts[index + 1] as number;
       writer.varint(to - from);
       this.#spans[2 * at] = writer.length;
-      writer.rawFrom(bytes, from, to);
+      writer.rawFrom(source, from, to);
       this.#spans[2 * at + 1] = writer.length;
     }
   }
@@ -164,9 +165,9 @@ class RunSource implements TtvSource {
   readonly flags: number;
   readonly expiryUs = 0;
   readonly expiryOffset = 0;
-  readonly bytes: Uint8Array;
+  readonly bytes: ByteSource;
 
-  constructor(bytes: Uint8Array, publisher: string, flags: number) {
+  constructor(bytes: ByteSource, publisher: string, flags: number) {
     this.bytes = bytes;
     this.publisher = publisher;
     this.flags = flags;

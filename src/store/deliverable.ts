@@ -23,7 +23,7 @@ export function formNameOf(flags: number): TtvForm {
 /** A TTV among the bytes of its entry, for readers at the tail. */
 export function sourceToDeliverable(source: TtvSource, ref: TtvRef): DeliverableTtv {
   const { topic, timeUs, publisher, flags, expiryUs, expiryOffset, bytes, from, to } = source;
-  const frame = bytes.subarray(from, to);
+  const frame = bytes.bytes.subarray(from, to);
   return toDeliverable({ topic, timeUs, publisher, flags, expiryUs, expiryOffset, frame }, ref);
 }
 

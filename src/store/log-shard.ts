@@ -10,6 +10,7 @@ import {
   assert,
   assertPresent,
   type ByteReader,
+  type ByteSource,
   type ByteWriter,
   type CodedError,
   type Counters,
@@ -447,7 +448,7 @@ export class LogShard implements ShardMachine, ShardSource {
     }
   }
 
-  applyCooked(item: Item, timeUs: number, entry: Buffer, endsAt: number): boolean {
+  applyCooked(item: Item, timeUs: number, entry: ByteSource, endsAt: number): boolean {
     if (this.#relearns) return false;
     if (item instanceof CookedRun) return this.#applyRun(item, timeUs, entry);
     if (!(item instanceof CookedAppend)) return false;
@@ -471,7 +472,7 @@ export class LogShard implements ShardMachine, ShardSource {
     return true;
   }
 
-  #applyRun(item: CookedRun, firstUs: number, entry: Buffer): boolean {
+  #applyRun(item: CookedRun, firstUs: number, entry: ByteSource): boolean {
     const slab = this.generations.forApply(firstUs);
     if (slab !== undefined && slab.lts !== item.lts) return false;
     const counted = slab === undefined ? "ttvsSkipped" : "ttvsAppended";

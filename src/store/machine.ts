@@ -4,7 +4,7 @@
 //
 // All calls are synchronous unless they return a promise, and come in commit order.
 
-import type { ByteReader, ByteWriter, CodedError } from "../base/index.ts";
+import type { ByteReader, ByteSource, ByteWriter, CodedError } from "../base/index.ts";
 import type { KvBatch, KvEntry } from "../kv/index.ts";
 import type { CopySource } from "./copies/copy-source.ts";
 import type { StagedState } from "./copies/staged.ts";
@@ -33,7 +33,7 @@ export interface ShardMachine {
    * The same for an item that was cooked here, whose bytes in the entry end at `endsAt`: it need not
    * be decoded; all of them where it is several. False: nothing was done, `apply` has to.
    */
-  applyCooked?(item: Item, timeUs: number, entry: Buffer, endsAt: number): boolean;
+  applyCooked?(item: Item, timeUs: number, entry: ByteSource, endsAt: number): boolean;
   /** After items up to this time were applied and told of: hand the changes on to readers. */
   dispatch(timeUs: number): void;
   /**

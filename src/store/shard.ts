@@ -11,6 +11,7 @@
 import {
   assert,
   ByteReader,
+  ByteSource,
   ByteWriter,
   type CodedError,
   type Counters,
@@ -456,6 +457,7 @@ export class Shard {
     // What was proposed here need not be decoded: who cooked it has it still.
     const cooked = waiting?.payload === payload ? waiting : undefined;
     const reader = new ByteReader(payload);
+    const source = new ByteSource(payload);
     let timeUs = reader.u64();
     for (let at = 0; reader.remaining > 0; at++) {
       const kind = reader.u8();
@@ -464,7 +466,7 @@ export class Shard {
       const endsAt = cooked?.ends[at] ?? 0;
       // One that is several is told of behind the last of them.
       let left = (waiting?.items[at]?.count ?? 1) - 1;
-      if (item !== undefined && machine.applyCooked?.(item, timeUs, payload, endsAt) === true) {
+      if (item !== undefined && machine.applyCooked?.(item, timeUs, source, endsAt) === true) {
         reader.skip(endsAt - reader.offset);
         timeUs += left;
       } else {

@@ -3,6 +3,8 @@
 // A frame is opaque to the store. Its flags say what it is, so that upper floors can send runs of
 // frames without decoding them.
 
+import { ByteSource } from "../base/index.ts";
+
 /** The unit stored. */
 export type Ttv = {
   readonly topic: string;
@@ -21,14 +23,14 @@ export type Ttv = {
 
 /** A TTV whose frame lies among other bytes, from `from` to `to`. */
 export type TtvSource = Omit<Ttv, "frame"> & {
-  readonly bytes: Uint8Array;
+  readonly bytes: ByteSource;
   readonly from: number;
   readonly to: number;
 };
 
 export function sourceOf(ttv: Ttv): TtvSource {
-  const { topic, timeUs, publisher, flags, expiryUs, expiryOffset, frame: bytes } = ttv;
-  const span = { bytes, from: 0, to: bytes.length };
+  const { topic, timeUs, publisher, flags, expiryUs, expiryOffset, frame } = ttv;
+  const span = { bytes: new ByteSource(frame), from: 0, to: frame.length };
   return { topic, timeUs, publisher, flags, expiryUs, expiryOffset, ...span };
 }
 

@@ -9,7 +9,7 @@ import { nextNumber, type Place, type Word } from "../core/place.ts";
 import { storeErrors } from "../errors.ts";
 import { areFlags } from "../types.ts";
 import { type BlockParts, BlockView, type Texts } from "./block-view.ts";
-import type { TtvBatch } from "./ttv-view.ts";
+import { type TtvBatch, varyingWords } from "./ttv-view.ts";
 
 const blockVersion = 1;
 const expiryFlag = 0b0000_0001;
@@ -62,46 +62,48 @@ export function decodeBlock(bytes: Uint8Array, levels?: number): BlockView {
 
 function writeDictionaries(writer: ByteWriter, batch: TtvBatch): void {
   const words: string[] = [];
-  const topics: number[] = [];
+  const topics = new Uint32Array(batch.topicCount + varyingWords(batch));
   if (batch.places === undefined) listTexts(batch, words, topics);
   else listWords(batch.places, words, topics);
   writer.varint(words.length);
   for (const word of words) writer.string(word);
   writer.varint(batch.topicCount);
-  for (const value of topics) writer.varint(value);
+  for (let at = 0; at < topics.length; at++) writer.varint(topics[at] as number);
   writer.varint(batch.publisherCount);
   for (let id = 0; id < batch.publisherCount; id++) writer.string(batch.publisher(id));
 }
 
 /** Each text once to `words`, and to `topics` how many a topic has, and their ids. */
-function listTexts(batch: TtvBatch, words: string[], topics: number[]): void {
+function listTexts(batch: TtvBatch, words: string[], topics: Uint32Array): void {
   const ids = new Map<string, number>();
+  let at = 0;
   for (let topic = 0; topic < batch.topicCount; topic++) {
     const texts = batch.varying(topic);
-    topics.push(texts.length);
+    topics[at++] = texts.length;
     for (const text of texts) {
       let id = ids.get(text);
       if (id === undefined) {
         id = words.push(text) - 1;
         ids.set(text, id);
       }
-      topics.push(id);
+      topics[at++] = id;
     }
   }
 }
 
 /** The same where a text is one object: no table has to be asked. */
-function listWords(places: readonly Place[], words: string[], topics: number[]): void {
+function listWords(places: readonly Place[], words: string[], topics: Uint32Array): void {
   const dictionary = nextNumber();
+  let at = 0;
   for (const place of places) {
     const ofTopic = place.words as readonly Word[];
-    topics.push(ofTopic.length);
+    topics[at++] = ofTopic.length;
     for (const word of ofTopic) {
       if (word.dictionary !== dictionary) {
         word.dictionary = dictionary;
         word.id = words.push(word.text) - 1;
       }
-      topics.push(word.id);
+      topics[at++] = word.id;
     }
   }
 }

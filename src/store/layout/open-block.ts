@@ -5,7 +5,7 @@
 // or at a checkpoint, it is sealed: from then on it never changes, and is read like any other block
 // until its bytes are on disk and after.
 
-import { asBuffer, assert } from "../../base/index.ts";
+import { assert, viewOf } from "../../base/index.ts";
 import { nextNumber, type Place } from "../core/place.ts";
 import { type ResidualPattern, residualMatches } from "../core/structure.ts";
 import { sourceOf, type Ttv, type TtvSource } from "../types.ts";
@@ -43,6 +43,8 @@ export class OpenBlock implements TtvBatch {
   #sealed = false;
   #dictionaryBytes = 0;
   #frames: Buffer;
+  /** Of the same memory. */
+  #view: DataView;
   #times: Float64Array;
   #expiries: Float64Array;
   #starts: Uint32Array;
@@ -59,6 +61,7 @@ export class OpenBlock implements TtvBatch {
     const isShared = framesBytes <= settings.bytesMax;
     const bytes = isShared ? Math.max(framesInitialBytes, framesBytes) : framesInitialBytes;
     this.#frames = Buffer.allocUnsafeSlow(bytes);
+    this.#view = viewOf(this.#frames);
     this.#times = new Float64Array(rows);
     this.#expiries = new Float64Array(rows);
     this.#starts = new Uint32Array(rows + 1);
@@ -133,7 +136,7 @@ export class OpenBlock implements TtvBatch {
     const start = this.framesBytes;
     const end = start + to - from;
     if (end > this.#frames.length) this.#growFrames(end);
-    asBuffer(ttv.bytes).copy(this.#frames, start, from, to);
+    ttv.bytes.copy(from, to, this.#frames, this.#view, start);
     this.#starts[index + 1] = end;
     this.#times[index] = timeUs;
     this.#flags[index] = ttv.flags;
@@ -242,6 +245,7 @@ export class OpenBlock implements TtvBatch {
     const grown = Buffer.allocUnsafeSlow(Math.max(needBytes, roomBytes));
     this.#frames.copy(grown, 0, 0, this.framesBytes);
     this.#frames = grown;
+    this.#view = viewOf(grown);
   }
 
   #growTables(): void {

@@ -9,7 +9,7 @@
 import { hash32 } from "../../base/index.ts";
 import type { Place } from "../core/place.ts";
 import type { Residual } from "../core/structure.ts";
-import type { TtvBatch } from "./ttv-view.ts";
+import { type TtvBatch, varyingWords } from "./ttv-view.ts";
 
 /** Eight bits a key and four probes: one of 40 blocks without a match is read in vain. */
 const bitsPerKey = 8;
@@ -49,49 +49,57 @@ export function mayMatch(summary: Uint8Array, residual: Residual): boolean {
 
 /** Each key once, in no order. */
 function keysOf(batch: TtvBatch): Uint32Array {
-  const keys: number[] = [];
-  const { places } = batch;
-  for (let topic = 0; topic < batch.topicCount; topic++) {
+  const { topicCount, places } = batch;
+  const keys = new KeySet(topicCount + varyingWords(batch));
+  for (let topic = 0; topic < topicCount; topic++) {
     const place = places?.[topic];
-    if (place === undefined) addKeysOf(batch.varying(topic), keys);
-    else for (const key of keysAt(place)) keys.push(key);
+    const ofTopic = place === undefined ? keysFor(batch.varying(topic)) : keysAt(place);
+    for (const key of ofTopic) keys.add(key);
   }
-  return distinct(keys);
+  return keys.found();
 }
 
 function keysAt(place: Place): readonly number[] {
-  if (place.keys !== undefined) return place.keys;
-  const keys: number[] = [];
-  addKeysOf(place.varying, keys);
-  place.keys = keys;
-  return keys;
+  place.keys ??= keysFor(place.varying);
+  return place.keys;
 }
 
 /** As integers of 32 bits with sign, which are no objects. */
-function addKeysOf(words: readonly string[], keys: number[]): void {
-  for (let level = 0; level < words.length; level++) {
-    keys.push(hash32(words[level] as string, level) | 0);
-  }
+function keysFor(words: readonly string[]): readonly number[] {
+  const keys = words.map((word, level) => hash32(word, level) | 0);
   if (words.length > 1) keys.push(topicKey(words) | 0);
+  return keys;
 }
 
 // A table with open addressing: a Set of numbers makes an object for each that is larger than 31 bits.
-function distinct(keys: readonly number[]): Uint32Array {
-  const slots = new Uint32Array(2 ** Math.ceil(Math.log2(2 * keys.length + 1)));
-  const found = new Uint32Array(keys.length);
-  const mask = slots.length - 1;
-  let count = 0;
-  for (const signed of keys) {
+class KeySet {
+  readonly #found: Uint32Array;
+  /** Places in `#found`, from 1. */
+  readonly #slots: Uint32Array;
+  #count = 0;
+
+  constructor(keysMax: number) {
+    this.#found = new Uint32Array(keysMax);
+    this.#slots = new Uint32Array(2 ** Math.ceil(Math.log2(2 * keysMax + 1)));
+  }
+
+  add(signed: number): void {
+    const found = this.#found;
+    const slots = this.#slots;
+    const mask = slots.length - 1;
     const key = signed >>> 0;
     let slot = key & mask;
-    // Slots hold places in `found`, from 1.
-    while (slots[slot] !== 0 && found[(slots[slot] as number) - 1] !== key)
+    for (let at = slots[slot] as number; at !== 0; at = slots[slot] as number) {
+      if (found[at - 1] === key) return;
       slot = (slot + 1) & mask;
-    if (slots[slot] !== 0) continue;
-    found[count++] = key;
-    slots[slot] = count;
+    }
+    found[this.#count++] = key;
+    slots[slot] = this.#count;
   }
-  return found.subarray(0, count);
+
+  found(): Uint32Array {
+    return this.#found.subarray(0, this.#count);
+  }
 }
 
 function topicKey(words: readonly string[]): number {

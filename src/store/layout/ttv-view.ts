@@ -85,6 +85,13 @@ export function topicAt(batch: TtvBatch, structure: Structure, index: number): s
   return batch.topic?.(id, structure) ?? formatTopic(structure, batch.varying(id));
 }
 
+/** Words that vary in all its topics together. */
+export function varyingWords(batch: TtvBatch): number {
+  let count = 0;
+  for (let topic = 0; topic < batch.topicCount; topic++) count += batch.varying(topic).length;
+  return count;
+}
+
 /** One TTV as an object, for callers that want one; its frame is a view. */
 export function ttvAt(batch: TtvBatch, structure: Structure, index: number): Ttv {
   return {
