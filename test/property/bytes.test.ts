@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { ByteReader, ByteWriter, isCodedError } from "../../src/base/index.ts";
+import { ByteReader, ByteSource, ByteWriter, isCodedError, viewOf } from "../../src/base/index.ts";
 
 const safeInteger = fc.oneof(fc.maxSafeNat(), fc.nat(300));
 
@@ -93,6 +93,31 @@ test("many varints are read as they are one by one, and cut anywhere refused wit
       if (values.length === 0) return;
       const cut = new ByteReader(bytes.subarray(0, at % bytes.length));
       expect(() => cut.varints(new Float64Array(values.length))).toThrow(/ends early/);
+    }),
+    { numRuns: 300, endOnFailure: true },
+  );
+});
+
+test("pieces of any length are copied whole, and nothing beside them is touched", () => {
+  const lengths = fc.oneof(fc.nat(20), fc.nat(400));
+  fc.assert(
+    fc.property(lengths, fc.nat(40), fc.nat(40), (length, from, at) => {
+      const bytes = Buffer.from(
+        Array.from({ length: from + length + 9 }, (_, n) => (n * 7) & 0xff),
+      );
+      // Neither begins where its memory does.
+      const source = new ByteSource(Buffer.concat([Buffer.alloc(3), bytes]).subarray(3));
+      const target = Buffer.alloc(at + length + 12, 0xee).subarray(2);
+      const expected = Buffer.from(target);
+      bytes.copy(expected, at, from, from + length);
+      source.copy(from, from + length, target, viewOf(target), at);
+      expect(target.equals(expected)).toBe(true);
+      const writer = new ByteWriter(1)
+        .u8(1)
+        .rawFrom(source, from, from + length)
+        .u8(2);
+      const all = [Buffer.from([1]), bytes.subarray(from, from + length), Buffer.from([2])];
+      expect(writer.finish().equals(Buffer.concat(all))).toBe(true);
     }),
     { numRuns: 300, endOnFailure: true },
   );
