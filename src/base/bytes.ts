@@ -27,7 +27,7 @@ const shortTextMax = 0x80;
 /** Eight groups of seven bits hold 53. */
 const varintScaleMax = 2 ** 56;
 
-/** Up to so many bytes are copied here: a call out of JavaScript, and a view of them for it, cost more. */
+/** Up to so many bytes are copied here: a call out of JavaScript, and a view for it, cost more. */
 const shortCopyMax = 160;
 
 /** Bytes that pieces are copied out of. */
@@ -39,7 +39,7 @@ export class ByteSource {
     this.bytes = asBuffer(bytes);
   }
 
-  /** REQUIRES: both have these bytes. `view` is one of `target`. */
+  /** REQUIRES: both reach that far; `view` is one of `target`. */
   copy(from: number, to: number, target: Buffer, view: DataView, at: number): void {
     if (to - from > shortCopyMax) {
       this.bytes.copy(target, at, from, to);

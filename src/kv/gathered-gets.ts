@@ -26,11 +26,13 @@ export class GatheredGets {
 
   get(key: Buffer): Promise<Buffer | undefined> {
     return new Promise((resolve) => {
-      if (this.#waiting.push({ key, resolve }) === 1) queueMicrotask(() => this.#send());
+      if (this.#waiting.push({ key, resolve }) === 1) void this.#sendSoon();
     });
   }
 
-  #send(): void {
+  /** Behind all that is asked for in the same step. */
+  async #sendSoon(): Promise<void> {
+    await undefined;
     const waiting = this.#waiting;
     this.#waiting = [];
     const trips = Math.ceil(waiting.length / tripKeysMax);
