@@ -60,7 +60,7 @@ test("the operator's page on clusters is true, command by command", () =>
           `$1${process.execPath} ${launcherPath()} `,
         ),
     });
-    expect(ran).toBe(29);
+    expect(ran).toBe(31);
   }));
 
 test("two members form a cluster over TLS, and what one is told the other has", () =>
