@@ -98,9 +98,8 @@ export type ClusterNode = {
   /** Sites of the cluster, and changes of them. */
   readonly roster: RosterClient;
   readonly controller: Controller;
+  /** Writes go to whoever leads their shard, reads are of what is here. */
   readonly store: LocalStore;
-  /** Appends from here go to whoever leads their shard. */
-  readonly forwarder: Forwarder;
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 };
@@ -182,6 +181,7 @@ async function openInto(
   components.onPhase?.("opening the store");
 
   await makeFolder(disk, joinPath(dir, "db"));
+  const forwarder = createForwarder({ node, life, logs }, components);
   const store = closer.own(
     await openStore(
       {
@@ -190,15 +190,14 @@ async function openInto(
         dir: joinPath(dir, "db"),
         quarantineDir: joinPath(dir, "quarantine"),
       },
-      { disk, kv, log, clock, logger, onFailure: fail, shardLogs: logs },
+      { disk, kv, log, clock, logger, onFailure: fail, shardLogs: logs, fronts: forwarder },
     ),
   );
-  await store.start();
-  const forwarder = createForwarder({ node, life, store, logs, log }, components);
   closer.defer(() => forwarder.close());
+  await store.start();
   const close = (): Promise<void> => closer.close();
   return {
-    ...{ identity, node, host, log, logs, roster, controller, store, forwarder, close },
+    ...{ identity, node, host, log, logs, roster, controller, store, close },
     [Symbol.asyncDispose]: close,
   };
 }
@@ -341,19 +340,16 @@ function createForwarder(
   opened: {
     readonly node: number;
     readonly life: Life | undefined;
-    readonly store: LocalStore;
     readonly logs: RaftLogs;
-    readonly log: WriteAheadLog;
   },
   { clock, logger, random }: ClusterNodeComponents,
 ): Forwarder {
-  const { node, life, store, logs, log } = opened;
+  const { node, life, logs } = opened;
   // A writer that an earlier start of this node opened is another one.
   const mark = life?.mark ?? random.bytes(16).toString("hex");
   const forwarder = new Forwarder({
-    ...{ store, peers: logs, clock, logger, counters: logs.counters },
+    ...{ peers: logs, clock, logger, counters: logs.counters },
     name: `node ${node}.${mark}`,
-    payloadBytesMax: log.payloadBytesMax,
   });
   logs.onTold = (shard, from, bytes) => forwarder.receive(shard, from, bytes);
   return forwarder;

@@ -5,7 +5,15 @@
 // drop has begun; shard numbers are never reused; what a dropped database leaves on disk is removed
 // by this process or by a later one.
 
-import { assertPresent, type Clock, Closer, hash32, type Logger, toError } from "../base/index.ts";
+import {
+  assertPresent,
+  type Clock,
+  Closer,
+  type CodedError,
+  hash32,
+  type Logger,
+  toError,
+} from "../base/index.ts";
 import type { WriteAheadLog } from "../log/index.ts";
 import type { MapShard as MapShardFace, ShardNumber } from "./api.ts";
 import {
@@ -20,8 +28,10 @@ import {
 import type { Checkpointer } from "./checkpointer.ts";
 import type { LtsSettings } from "./core/lts.ts";
 import { storeErrors } from "./errors.ts";
+import type { LogFront, ShardFronts } from "./fronts.ts";
 import type { Group } from "./group.ts";
 import { ltsSettingsOf } from "./layout-options.ts";
+import { LedLog } from "./log-replica.ts";
 import type { LogShard } from "./log-shard.ts";
 import type { MapShard } from "./map/map-shard.ts";
 import type { DatabaseChange, DatabaseSpec } from "./operator-api.ts";
@@ -34,6 +44,9 @@ export type OpenDatabase = {
   readonly group: Group;
   readonly logs: readonly LogShard[];
   readonly maps: readonly MapShard[];
+  /** Where writes go: to `logs` and `maps`, or to what is put in front of each of them. */
+  readonly logFronts: readonly LogFront[];
+  readonly mapFronts: readonly MapShardFace[];
   readonly shards: ReadonlyArray<OpenLogShard | OpenMapShard>;
   readonly closer: Closer;
 };
@@ -53,6 +66,8 @@ export type DatabasesParts = {
   readonly onClosing: (database: OpenDatabase) => void;
   /** The state of a log shard is another replica's; its tail was at `tailUs`. */
   readonly onMoved: (log: LogShard, tailUs: number) => void;
+  /** Of replicas. */
+  readonly fronts: ShardFronts | undefined;
 };
 
 export class Databases {
@@ -92,15 +107,15 @@ export class Databases {
   }
 
   /** The shard of `messages` that a publisher belongs to. */
-  home(publisher: string): LogShard {
-    const { logs } = assertPresent(this.#open.get(defaultDatabase), "the store has been started");
-    return shardOf(logs, publisher);
+  home(publisher: string): LogFront {
+    const open = assertPresent(this.#open.get(defaultDatabase), "the store has been started");
+    return shardOf(open.logFronts, publisher);
   }
 
   /** Its shards in all other log databases. */
-  others(publisher: string): LogShard[] {
-    const found: LogShard[] = [];
-    for (const { record, logs } of this.#open.values()) {
+  others(publisher: string): LogFront[] {
+    const found: LogFront[] = [];
+    for (const { record, logFronts: logs } of this.#open.values()) {
       if (logs.length > 0 && record.name !== defaultDatabase) found.push(shardOf(logs, publisher));
     }
     return found;
@@ -113,7 +128,7 @@ export class Databases {
   }
 
   mapShard(name: string, ownerKey: string): MapShardFace {
-    const { maps } = this.get(name);
+    const { mapFronts: maps } = this.get(name);
     if (maps.length === 0) throw storeErrors.databaseMissing({ database: name });
     return assertPresent(maps[hash32(ownerKey) % maps.length], "a database has shards");
   }
@@ -144,10 +159,15 @@ export class Databases {
       await closer.close();
       throw failed.reason;
     }
+    const { fronts } = this.#parts;
+    const logs = shards.flatMap(({ log }) => (log === undefined ? [] : [log]));
+    const maps = shards.flatMap((shard) => ("map" in shard ? [shard.map] : []));
+    const gate = (): CodedError | undefined =>
+      group.state === "full" ? group.gate.refusal : undefined;
     const database: OpenDatabase = {
-      ...{ record, group, shards, closer },
-      logs: shards.flatMap(({ log }) => (log === undefined ? [] : [log])),
-      maps: shards.flatMap((shard) => ("map" in shard ? [shard.map] : [])),
+      ...{ record, group, shards, closer, logs, maps },
+      logFronts: logs.map((log) => fronts?.log(new LedLog(log, gate)) ?? log),
+      mapFronts: maps.map((map) => fronts?.map(map) ?? map),
     };
     this.#open.set(record.name, database);
     for (const { shard } of shards) this.#parts.checkpointer.watch(shard);
@@ -207,7 +227,7 @@ export class Databases {
         JSON.stringify(record.layoutOptions) !== JSON.stringify(database.record.layoutOptions);
       database.record = record;
       this.activate(database);
-      if (isLaidOutAnew) await Promise.all(database.logs.map((log) => log.rotate()));
+      if (isLaidOutAnew) await Promise.all(database.logFronts.map((log) => log.rotate()));
       return database;
     });
   }
@@ -275,6 +295,6 @@ export class Databases {
 }
 
 /** The shard of a publisher. */
-export function shardOf(logs: readonly LogShard[], publisher: string): LogShard {
+export function shardOf<T extends object>(logs: readonly T[], publisher: string): T {
   return assertPresent(logs[hash32(publisher) % logs.length], "a database has shards");
 }

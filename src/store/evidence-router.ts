@@ -7,13 +7,13 @@
 // topic was routed elsewhere is not routed, and a repeat of it stores nothing.
 
 import type { AppendDone, AppendRequest, EvidenceFace, PublisherClaim } from "./api.ts";
-import type { LogShard } from "./log-shard.ts";
+import type { LogFront } from "./fronts.ts";
 
 export type EvidenceRouterParts = {
   /** The publisher's shard of `messages`. */
-  readonly home: (publisher: string) => LogShard;
+  readonly home: (publisher: string) => LogFront;
   /** The publisher's shards of all other log databases. */
-  readonly others: (publisher: string) => readonly LogShard[];
+  readonly others: (publisher: string) => readonly LogFront[];
 };
 
 /** An append that waits for those before it, or for its evidence. */
@@ -40,11 +40,11 @@ export class EvidenceRouter implements EvidenceFace {
   }
 
   list(publisher: string, claim: PublisherClaim): number[] {
-    return this.#parts.home(publisher).evidence.list(publisher, claim);
+    return this.#parts.home(publisher).listEvidence(publisher, claim);
   }
 
   close(publisher: string, claim: PublisherClaim): void {
-    for (const log of this.#all(publisher)) log.evidence.close(publisher, claim);
+    for (const log of this.#all(publisher)) log.closeEvidence(publisher, claim);
     const claims = this.#claims.get(publisher);
     const claimed = claims?.get(claim.incarnation);
     if (claims === undefined || claimed === undefined || --claimed.opens > 0) return;
@@ -59,7 +59,7 @@ export class EvidenceRouter implements EvidenceFace {
 
   readonly release: EvidenceFace["release"] = (publisher, claim, packetId, done) => {
     const item = { publisher, ...claim, packetId };
-    const away = this.#parts.others(publisher).filter((log) => log.evidence.isTaken(item));
+    const away = this.#parts.others(publisher).filter((log) => log.isTaken(item));
     const next = (): void => {
       const log = away.shift();
       if (log === undefined) {
@@ -72,7 +72,7 @@ export class EvidenceRouter implements EvidenceFace {
   };
 
   /** A database was made: whoever is open is open in it too. */
-  async cover(logOf: (publisher: string) => LogShard): Promise<void> {
+  async cover(logOf: (publisher: string) => LogFront): Promise<void> {
     for (const [publisher, claims] of [...this.#claims]) {
       for (const { claim, opens } of claims.values()) {
         for (let left = opens; left > 0; left--) {
@@ -83,7 +83,7 @@ export class EvidenceRouter implements EvidenceFace {
   }
 
   /** To a shard that is not in `messages`; in the order of the calls for each publisher. */
-  appendAway(request: AppendRequest, target: LogShard, done: AppendDone): void {
+  appendAway(request: AppendRequest, target: LogFront, done: AppendDone): void {
     const { publisher, evidence } = request;
     const queue = this.#queues.get(publisher);
     if (evidence === undefined && queue === undefined) {
@@ -105,7 +105,7 @@ export class EvidenceRouter implements EvidenceFace {
     const { publisher } = request;
     const home = this.#parts.home(publisher);
     const item = { publisher, ...evidence };
-    const isStoredHere = home.evidence.isTaken(item) && !home.evidence.isRouted(item);
+    const isStoredHere = home.isTaken(item) && !home.isRouted(item);
     const claim = { ...request, keep: false, evidence: { ...evidence, routed: !isStoredHere } };
     home.append(claim, (error, outcome) => {
       if (error !== undefined || isStoredHere) step.run = () => done(error, outcome);
@@ -120,7 +120,7 @@ export class EvidenceRouter implements EvidenceFace {
     if (queue?.length === 0) this.#queues.delete(publisher);
   }
 
-  #all(publisher: string): readonly LogShard[] {
+  #all(publisher: string): readonly LogFront[] {
     return [...this.#parts.others(publisher), this.#parts.home(publisher)];
   }
 

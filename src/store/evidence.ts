@@ -6,9 +6,10 @@
 // rows of the shard store.
 // Evidence of a message whose body belongs to another database is *routed*: it is here first and
 // goes last, and the entry of the body over there has evidence of its own.
+// Of a replicated shard, owners are claims of the log: whoever leads next refuses those before them.
 // Evidence has no time limit and is never evicted: it ends with its release or its incarnation.
 
-import { assertPresent, type ByteReader, type ByteWriter, CodedError } from "../base/index.ts";
+import { assertPresent, type ByteReader, ByteWriter, CodedError } from "../base/index.ts";
 import type { KvBatch } from "../kv/index.ts";
 import type { PublisherClaim } from "./api.ts";
 import { storeErrors } from "./errors.ts";
@@ -29,12 +30,15 @@ type Waiter = (error: CodedError | undefined) => void;
 /** Proposed: somebody may wait for it. Applied: durable. */
 type Taking = { applied: boolean; readonly routed: boolean; waiters: Waiter[] };
 
-type Mark = "taken" | "routed" | "released";
+/** A number is the owner epoch of a claim. */
+type Mark = "taken" | "routed" | "released" | number;
 
 type Owner = {
   readonly incarnation: number;
   ownerEpoch: number;
   readonly ids: Map<number, Taking>;
+  /** A claim of this incarnation stands in the log, or is proposed. */
+  claimed: boolean;
   /** Connections that opened it and have not closed it. */
   opens: number;
   /** Takings and releases that are proposed and not applied. */
@@ -51,6 +55,9 @@ export type ReleaseDecision = "new" | "pending" | "unknown";
 /** Values of rows. */
 const taken = Buffer.from([1]);
 const routed = Buffer.from([2]);
+/** Before the owner epoch of a claim, in the row of an id that no packet has. */
+const claimMark = 3;
+const claimId = 0;
 
 export class EvidenceTable {
   readonly #store: ShardStore;
@@ -72,10 +79,12 @@ export class EvidenceTable {
   /** Loads the taken ids of an incarnation. Must have resolved before `decide`. */
   async open(publisher: string, claim: PublisherClaim): Promise<void> {
     if (this.#reopen(publisher, claim)) return;
-    const ids = await this.#loadIds(publisher, claim.incarnation);
+    const { ids, claimUs } = await this.#load(publisher, claim.incarnation);
     // Somebody else may have opened it meanwhile, and decided since.
     if (this.#reopen(publisher, claim)) return;
-    const owner: Owner = { ...claim, ids: new Map(), opens: 1, proposed: 0 };
+    if (claim.ownerEpoch < claimUs) throw storeErrors.ownerFenced({ publisher });
+    const claimed = claimUs > 0;
+    const owner: Owner = { ...claim, ids: new Map(), claimed, opens: 1, proposed: 0 };
     for (const [id, isRouted] of ids) {
       owner.ids.set(id, { applied: true, routed: isRouted, waiters: [] });
     }
@@ -135,6 +144,33 @@ export class EvidenceTable {
     return "pending";
   }
 
+  /** Whether somebody has it open; of a later incarnation, or an earlier one, it may be. */
+  isOpen(publisher: string): boolean {
+    return this.#owners.has(publisher);
+  }
+
+  /** Whether the incarnation that is open was claimed in the log. */
+  isClaimed(publisher: string): boolean {
+    return this.#owners.get(publisher)?.claimed === true;
+  }
+
+  /** The caller proposes the claim in the same turn. @throws STORE_OWNER_FENCED. */
+  decideClaim(item: EvidenceItem): void {
+    const owner = this.#owner(item.publisher, item);
+    owner.claimed = true;
+    owner.proposed++;
+  }
+
+  applyClaimed(item: EvidenceItem): void {
+    this.#mark(item, claimId, item.ownerEpoch);
+    this.#countDown(item);
+  }
+
+  /** What is applied, by packet id: whether it is routed. */
+  async taken(publisher: string, incarnation: number): Promise<ReadonlyMap<number, boolean>> {
+    return (await this.#load(publisher, incarnation)).ids;
+  }
+
   /** Whether this id is taken, and its body belongs to another database. */
   isRouted({ publisher, packetId }: EvidenceItem): boolean {
     return this.#owners.get(publisher)?.ids.get(packetId)?.routed === true;
@@ -148,11 +184,15 @@ export class EvidenceTable {
 
   /** Ids to be removed with an incarnation that has ended; from now on it has to be opened again. */
   async decideEnd(publisher: string, incarnation: number): Promise<number[]> {
-    const stored = await this.#loadIds(publisher, incarnation);
+    const { ids, claimUs } = await this.#load(publisher, incarnation);
+    const ended = new Set(ids.keys());
     const owner = this.#owners.get(publisher);
-    if (owner?.incarnation !== incarnation) return sortedIds(stored.keys());
+    const isOpen = owner?.incarnation === incarnation;
+    if (claimUs > 0 || (isOpen && owner.claimed)) ended.add(claimId);
+    if (!isOpen) return sortedIds(ended);
     this.#owners.delete(publisher);
-    return sortedIds(new Set([...stored.keys(), ...owner.ids.keys()]));
+    for (const id of owner.ids.keys()) ended.add(id);
+    return sortedIds(ended);
   }
 
   applyTaken(item: EvidenceItem): void {
@@ -201,6 +241,7 @@ export class EvidenceTable {
         for (const [packetId, mark] of ids) {
           const key = Buffer.from(rowName(owner, packetId), "latin1");
           if (mark === "released") batch.delete(key);
+          else if (typeof mark === "number") batch.put(key, encodeClaim(mark));
           else batch.put(key, mark === "routed" ? routed : taken);
         }
       }
@@ -221,25 +262,33 @@ export class EvidenceTable {
     this.#dirty = rows;
   }
 
-  /** By packet id: whether it is routed. */
-  async #loadIds(publisher: string, incarnation: number): Promise<Map<number, boolean>> {
+  /** By packet id: whether it is routed; and the owner epoch of the claim, 0 for none. */
+  async #load(
+    publisher: string,
+    incarnation: number,
+  ): Promise<{ ids: Map<number, boolean>; claimUs: number }> {
     const prefix = rowPrefixOf(publisher, incarnation);
     const ids = new Map<number, boolean>();
+    let claimUs = 0;
     for (let count = -1; count !== this.#committedCount; ) {
       count = this.#committedCount;
       ids.clear();
+      claimUs = 0;
       await this.#store.scan(prefix, (key, value) => {
-        ids.set(key.readUInt16BE(key.length - 2), value.equals(routed));
+        const id = key.readUInt16BE(key.length - 2);
+        if (id === claimId) claimUs = Number(value.readBigUInt64BE(1));
+        else ids.set(id, value.equals(routed));
       });
     }
     const owner = prefix.toString("latin1");
     for (const rows of [this.#flushing, this.#dirty]) {
       for (const [packetId, mark] of rows?.get(owner) ?? []) {
-        if (mark === "released") ids.delete(packetId);
+        if (packetId === claimId) claimUs = typeof mark === "number" ? mark : 0;
+        else if (mark === "released") ids.delete(packetId);
         else ids.set(packetId, mark === "routed");
       }
     }
-    return ids;
+    return { ids, claimUs };
   }
 
   #mark(owner: RowOwner, packetId: number, mark: Mark): void {
@@ -328,6 +377,10 @@ export function readEvidence(reader: ByteReader): EvidenceItem {
 export function asCodedError(error: unknown): CodedError {
   if (error instanceof CodedError) return error;
   throw error;
+}
+
+function encodeClaim(ownerEpoch: number): Buffer {
+  return new ByteWriter(9).u8(claimMark).u64(ownerEpoch).finish();
 }
 
 /** `e` | publisher | 0 | incarnation u64. Client ids hold no U+0000, so prefixes are unambiguous. */

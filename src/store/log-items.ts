@@ -21,6 +21,9 @@ export const logItemKind = {
   hold: 7,
   releaseHold: 8,
   closeWriter: 9,
+  /** Of replicas alone, as the next. */
+  stamped: 10,
+  claim: 11,
 } as const;
 
 const hasEvidence = 1;

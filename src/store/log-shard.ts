@@ -39,18 +39,13 @@ import type { StagedLog } from "./copies/log-staging.ts";
 import { LogSupply } from "./copies/log-supply.ts";
 import type { StagedState } from "./copies/staged.ts";
 import type { Lts } from "./core/lts.ts";
-import { readLtsRecords, writeLtsRecords } from "./core/lts-codec.ts";
+import { writeLtsRecords } from "./core/lts-codec.ts";
 import type { LtsRecord } from "./core/lts-trie.ts";
 import { countMissed, type MissingWant } from "./core/missing.ts";
 import { toPublicTtv } from "./deliverable.ts";
 import { storeErrors } from "./errors.ts";
-import {
-  asCodedError,
-  type EvidenceItem,
-  type EvidenceTable,
-  readEvidence,
-  writeEvidence,
-} from "./evidence.ts";
+import { asCodedError, type EvidenceItem, type EvidenceTable, writeEvidence } from "./evidence.ts";
+import type { LogFront } from "./fronts.ts";
 import { type HoldTable, writeHold } from "./holds.ts";
 import { LiveOffers } from "./live-offers.ts";
 import {
@@ -60,7 +55,7 @@ import {
   namesBytesMax,
   readAppend,
 } from "./log-items.ts";
-import { captureLog, type LogState } from "./log-state.ts";
+import { applyToState, captureLog, type LogState } from "./log-state.ts";
 import type { CheckpointImage, Item, ShardMachine } from "./machine.ts";
 import { MissedSpans } from "./missed-spans.ts";
 import type { UseTable } from "./pools/filter-use.ts";
@@ -71,6 +66,7 @@ import type { Generations } from "./slab/generations.ts";
 import type { LogSlab } from "./slab/log-slab.ts";
 import type { RepackCounts, RepackParts } from "./slab/repack.ts";
 import { gainsByRepack, repackGeneration } from "./slab/repack-generation.ts";
+import { readStamped, Stamping } from "./stamped.ts";
 import { sourceOf, type TtvSource } from "./types.ts";
 import type { WriterTable } from "./writers.ts";
 
@@ -98,7 +94,7 @@ export type LogShardParts = {
 /** Unwritten blocks above which replay waits for the disk. */
 const replayMemoryBytesMax = 32 * 1024 * 1024;
 
-export class LogShard implements ShardMachine, ShardSource {
+export class LogShard implements ShardMachine, ShardSource, LogFront {
   readonly ordinal: number;
   readonly counters: Counters<typeof logShardCounterHelp> = createCounters(logShardCounterHelp);
   readonly #parts: LogShardParts;
@@ -115,6 +111,8 @@ export class LogShard implements ShardMachine, ShardSource {
   #relearns: boolean;
   readonly #missed = new MissedSpans();
   readonly #move = new LogMove();
+  /** What is cooked for other nodes carries their stamps. */
+  readonly stamping = new Stamping(logItemKind.stamped);
 
   constructor(parts: LogShardParts) {
     this.ordinal = parts.ordinal;
@@ -150,7 +148,7 @@ export class LogShard implements ShardMachine, ShardSource {
     return this.#state.holds;
   }
 
-  get #writers(): WriterTable {
+  get writers(): WriterTable {
     return this.#state.writers;
   }
 
@@ -193,7 +191,7 @@ export class LogShard implements ShardMachine, ShardSource {
       return done(asCodedError(error), undefined);
     }
     if (request.keep) item.placeIn(this.generations.cooking.lts);
-    this.shard.cook(item);
+    this.shard.cook(this.stamping.wrap(item));
   }
 
   /** Many appends of one publisher; see `AppendRun`. */
@@ -216,7 +214,7 @@ export class LogShard implements ShardMachine, ShardSource {
     }
     const sizeBytes = namesBytesMax(item.publisher);
     const reign = this.#reign;
-    this.shard.cook({
+    const release: Item = {
       ...{ kind: logItemKind.release, sizeBytes },
       encode: (writer) => writeEvidence(writer, item),
       done: (error) => {
@@ -224,7 +222,8 @@ export class LogShard implements ShardMachine, ShardSource {
         if (isLost) this.evidence.refuseReleased(item, error);
         done(error, true);
       },
-    });
+    };
+    this.shard.cook(this.stamping.wrap(release));
   }
 
   /** Removes all evidence of an incarnation that has ended. Resolves when durable. */
@@ -246,7 +245,7 @@ export class LogShard implements ShardMachine, ShardSource {
     const sizeBytes = namesBytesMax(name);
     const refusal = this.shard.refusal ?? this.shard.sizeError(sizeBytes);
     if (refusal !== undefined) throw refusal;
-    this.#writers.decideOpen(name, this.appliedUs);
+    this.writers.decideOpen(name, this.appliedUs);
     const encode = (writer: ByteWriter): void => void writer.string(name);
     return this.#commit({ kind: logItemKind.openWriter, sizeBytes, encode });
   }
@@ -258,12 +257,12 @@ export class LogShard implements ShardMachine, ShardSource {
   }
 
   writerResult(stamp: WriterStamp): number | undefined {
-    return this.#writers.resultOf(stamp);
+    return this.writers.resultOf(stamp);
   }
 
   /** For the logical hash: each writer as text, in order of their names. */
   writerStates(): string[] {
-    return this.#writers.states();
+    return this.writers.states();
   }
 
   /** Ends the current generation and begins the next. Resolves when that is checkpointed. */
@@ -385,7 +384,7 @@ export class LogShard implements ShardMachine, ShardSource {
       return true;
     }
     if (writer === undefined) return false;
-    const decision = this.#writers.decide(writer, (error, timeUs) =>
+    const decision = this.writers.decide(writer, (error, timeUs) =>
       this.#answer(done, error, { kind: "stored", timeUs }),
     );
     if (decision === "repeat") this.counters.repeatsAnswered++;
@@ -409,42 +408,20 @@ export class LogShard implements ShardMachine, ShardSource {
   /** Nothing of this append will be applied: whoever repeated it waits no longer. */
   #refuse({ publisher, evidence, writer }: AppendRequest, error: CodedError): void {
     if (evidence !== undefined) this.evidence.refuseTaken({ publisher, ...evidence }, error);
-    if (writer !== undefined) this.#writers.refuse(writer, error);
+    if (writer !== undefined) this.writers.refuse(writer, error);
   }
 
   // -------------------------------------------------------------- machine
 
   apply(kind: number, timeUs: number, body: ByteReader): void {
-    switch (kind) {
-      case logItemKind.append:
-        return this.#applyAppend(readAppend(body, timeUs), timeUs);
-      case logItemKind.release:
-        return this.evidence.applyReleased(readEvidence(body));
-      case logItemKind.endEvidence: {
-        const publisher = body.string();
-        const incarnation = body.u64();
-        const ids = Array.from({ length: body.varint() }, () => body.u16());
-        return this.evidence.applyEnded(publisher, incarnation, ids);
-      }
-      case logItemKind.openWriter:
-        return this.#writers.applyOpen(body.string(), timeUs);
-      case logItemKind.closeWriter:
-        return this.#writers.applyClose(body.string());
-      case logItemKind.rotate:
-        return this.generations.applyRotate(body.u32(), timeUs, readLtsRecords(body));
-      case logItemKind.drop: {
-        const numbers = Array.from({ length: body.varint() }, () => body.u32());
-        for (const gone of this.generations.applyDrop(numbers)) {
-          this.holds.applyLoss(gone.untilUs, gone.countMax);
-        }
-        return;
-      }
-      case logItemKind.hold:
-        return this.holds.applyHold(body.string(), body.u64());
-      case logItemKind.releaseHold:
-        return this.holds.applyRelease(body.string());
-      default:
-        throw storeErrors.shardCorrupt({ shard: this.number, reason: `item of kind ${kind}` });
+    if (kind === logItemKind.append) {
+      this.#applyAppend(readAppend(body, timeUs), timeUs);
+    } else if (kind === logItemKind.stamped) {
+      const stamped = readStamped(body);
+      if (stamped.kind !== 0) this.apply(stamped.kind, timeUs, body);
+      this.writers.applyResult(stamped.stamp, timeUs, stamped.refusal);
+    } else {
+      applyToState(this.#state, { shard: this.number, kind, timeUs }, body);
     }
   }
 
@@ -458,7 +435,7 @@ export class LogShard implements ShardMachine, ShardSource {
     if (slab !== undefined && slab.lts !== item.lts) return false;
     const { evidence, publisher, writer } = request;
     if (evidence !== undefined) this.evidence.applyTaken({ publisher, ...evidence });
-    if (writer !== undefined) this.#writers.applyResult(writer, timeUs);
+    if (writer !== undefined) this.writers.applyResult(writer, timeUs);
     if (place === undefined) return true;
     if (slab === undefined) {
       this.counters.ttvsSkipped++;
@@ -505,7 +482,7 @@ export class LogShard implements ShardMachine, ShardSource {
   depose(reason: CodedError): void {
     this.#reign = this.#newReign();
     this.evidence.depose(reason);
-    this.#writers.depose(reason);
+    this.writers.depose(reason);
     this.generations.depose();
   }
 
@@ -536,7 +513,7 @@ export class LogShard implements ShardMachine, ShardSource {
 
   #applyAppend(item: AppendItem, timeUs: number): void {
     if (item.evidence !== undefined) this.evidence.applyTaken(item.evidence);
-    if (item.writer !== undefined) this.#writers.applyResult(item.writer, timeUs);
+    if (item.writer !== undefined) this.writers.applyResult(item.writer, timeUs);
     const { ttv } = item;
     if (ttv === undefined) return;
     const slab = this.generations.forApply(timeUs);
@@ -587,6 +564,22 @@ export class LogShard implements ShardMachine, ShardSource {
 
   openEvidence(publisher: string, claim: PublisherClaim): Promise<void> {
     return this.evidence.open(publisher, claim);
+  }
+
+  closeEvidence(publisher: string, claim: PublisherClaim): void {
+    this.evidence.close(publisher, claim);
+  }
+
+  listEvidence(publisher: string, claim: PublisherClaim): number[] {
+    return this.evidence.list(publisher, claim);
+  }
+
+  isTaken(item: EvidenceItem): boolean {
+    return this.evidence.isTaken(item);
+  }
+
+  isRouted(item: EvidenceItem): boolean {
+    return this.evidence.isRouted(item);
   }
 
   close(): Promise<void> {

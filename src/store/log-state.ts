@@ -1,8 +1,13 @@
-// What a log shard loads from its stores, and what a checkpoint of it consists of.
+// What a log shard loads from its stores, what items other than appends change of it, and what a
+// checkpoint of it consists of.
 
+import type { ByteReader } from "../base/index.ts";
 import type { KvBatch } from "../kv/index.ts";
-import type { EvidenceTable } from "./evidence.ts";
+import { readLtsRecords } from "./core/lts-codec.ts";
+import { storeErrors } from "./errors.ts";
+import { type EvidenceTable, readEvidence } from "./evidence.ts";
 import type { HoldTable } from "./holds.ts";
+import { logItemKind } from "./log-items.ts";
 import type { CheckpointImage } from "./machine.ts";
 import type { UseTable } from "./pools/filter-use.ts";
 import type { Generations } from "./slab/generations.ts";
@@ -14,6 +19,49 @@ export type LogState = {
   readonly holds: HoldTable;
   readonly generations: Generations;
 };
+
+/** An item that is no append. @throws STORE_SHARD_CORRUPT for one of an unknown kind. */
+export function applyToState(
+  { evidence, writers, holds, generations }: LogState,
+  {
+    shard,
+    kind,
+    timeUs,
+  }: { readonly shard: number; readonly kind: number; readonly timeUs: number },
+  body: ByteReader,
+): void {
+  switch (kind) {
+    case logItemKind.release:
+      return evidence.applyReleased(readEvidence(body));
+    case logItemKind.endEvidence: {
+      const publisher = body.string();
+      const incarnation = body.u64();
+      const ids = Array.from({ length: body.varint() }, () => body.u16());
+      return evidence.applyEnded(publisher, incarnation, ids);
+    }
+    case logItemKind.openWriter:
+      return writers.applyOpen(body.string(), timeUs);
+    case logItemKind.closeWriter:
+      return writers.applyClose(body.string());
+    case logItemKind.rotate:
+      return generations.applyRotate(body.u32(), timeUs, readLtsRecords(body));
+    case logItemKind.drop: {
+      const numbers = Array.from({ length: body.varint() }, () => body.u32());
+      for (const gone of generations.applyDrop(numbers)) {
+        holds.applyLoss(gone.untilUs, gone.countMax);
+      }
+      return;
+    }
+    case logItemKind.hold:
+      return holds.applyHold(body.string(), body.u64());
+    case logItemKind.releaseHold:
+      return holds.applyRelease(body.string());
+    case logItemKind.claim:
+      return evidence.applyClaimed(readEvidence(body));
+    default:
+      throw storeErrors.shardCorrupt({ shard, reason: `item of kind ${kind}` });
+  }
+}
 
 /** Of everything applied by now, up to `appliedUs`. */
 export function captureLog(

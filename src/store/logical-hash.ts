@@ -1,6 +1,7 @@
 // The logical hash of a shard: equal wherever the shard is equal, however its blocks are cut, its
 // stores compacted, its slabs laid out or its process restarted. Of a log shard: its generations,
-// learned topics, TTVs in order, writers and holds. Of a map shard: its entries in key order.
+// learned topics, TTVs in order, writers and holds. Of a map shard: its entries in key order and its
+// writers.
 //
 // It is of the state that is applied while it runs: compare shards that are at rest.
 
@@ -53,8 +54,10 @@ export async function hashMapShard(map: MapShard): Promise<string> {
       hash.update(value);
     }
     afterKey = page.at(-1)?.key;
-    if (page.length < pageEntries) return hash.digest("hex");
+    if (page.length < pageEntries) break;
   }
+  for (const writer of map.writerStates()) add(hash, writer);
+  return hash.digest("hex");
 }
 
 /** Parts with their lengths, so that no two lists of parts look alike. */

@@ -124,11 +124,11 @@ export class Operator implements StoreOperator {
   }
 
   async rotate(database = defaultDatabase): Promise<void> {
-    await Promise.all(this.#database(database).logs.map((log) => log.rotate()));
+    await Promise.all(this.#database(database).logFronts.map((log) => log.rotate()));
   }
 
   async dropUntil(untilUs: number, options: DropOptions = {}): Promise<number> {
-    const { logs } = this.#database(options.database ?? defaultDatabase);
+    const { logFronts: logs } = this.#database(options.database ?? defaultDatabase);
     const dropped = await Promise.all(logs.map((log) => log.dropUntil(untilUs, options)));
     return dropped.reduce((sum, count) => sum + count, 0);
   }
@@ -143,7 +143,7 @@ export class Operator implements StoreOperator {
     const database = this.#database(options.database ?? defaultDatabase);
     for (const log of database.logs) log.holds.checkRoom(name);
     await Promise.all(
-      database.logs.map((log) => log.hold(name, options.afterUs?.get(log.number) ?? 0)),
+      database.logFronts.map((log) => log.hold(name, options.afterUs?.get(log.number) ?? 0)),
     );
     return this.#hold(name, database);
   }
@@ -151,7 +151,7 @@ export class Operator implements StoreOperator {
   async releaseHold(name: string, database = defaultDatabase): Promise<void> {
     const open = this.#database(database);
     this.#hold(name, open);
-    await Promise.all(open.logs.map((log) => log.releaseHold(name)));
+    await Promise.all(open.logFronts.map((log) => log.releaseHold(name)));
   }
 
   // -------------------------------------------------------------- looking through

@@ -1,6 +1,6 @@
 // Entries of a shard on their way through its log, and who is told of their items.
 
-import type { ByteWriter } from "../base/index.ts";
+import { type ByteWriter, type Counters, createCounters } from "../base/index.ts";
 import type { Item } from "./machine.ts";
 
 export type OpenEntry = {
@@ -30,3 +30,17 @@ export const neverProposed = ({ items, ends }: OpenEntry): WaitingEntry => ({
   ...{ items, ends, payload: undefined },
   ...{ index: 0, told: 0, isEarlyTold: false },
 });
+
+const shardCounterHelp = {
+  itemsCooked: "items decided by this leader",
+  entriesProposed: "log entries proposed",
+  entriesApplied: "log entries applied, replayed ones included",
+  entriesLost: "log entries proposed here that another leader's took the place of",
+  checkpoints: "checkpoints committed",
+  checkpointsFailed: "checkpoints that did not come about",
+  backlogsCopied: "times that entries were copied out of the log for want of a checkpoint",
+  callbackErrors: "faults of those who were told about their items",
+};
+
+export const shardCounters = (): Counters<typeof shardCounterHelp> =>
+  createCounters(shardCounterHelp);

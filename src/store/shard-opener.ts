@@ -31,7 +31,7 @@ import { visitLogged } from "./logged-ttvs.ts";
 import type { ShardMachine } from "./machine.ts";
 import { MapCopier, type MapCopySizes } from "./map/map-copy.ts";
 import { removeMaps } from "./map/map-folder.ts";
-import { MapShard } from "./map/map-shard.ts";
+import { MapShard, type StageMap } from "./map/map-shard.ts";
 import { MapSlab } from "./map/map-slab.ts";
 import { openMapStore } from "./map/map-store.ts";
 import type { MendParts } from "./mending.ts";
@@ -116,7 +116,7 @@ export class ShardOpener {
           new MapCopier({ dir, ...this.#mendParts }, this.#parts.mapCopySizes),
         );
       let place = folder;
-      const map = new MapShard(makeSlab(kv), async (source) => {
+      const stage: StageMap = async (source) => {
         const { phase } = this.#parts;
         const staged = await stageMap(source, { dir, store, phase, kv: this.#mendParts });
         const settle = async (): Promise<void> => {
@@ -124,8 +124,11 @@ export class ShardOpener {
           await removeMaps(dir, place, this.#mendParts);
         };
         return { ...staged, settle, slab: makeSlab(staged.kv) };
-      });
+      };
+      const replica = { stage, loadWriters: () => WriterTable.open(store) };
+      const map = new MapShard(makeSlab(kv), isLocal ? undefined : replica);
       closer.own(map);
+      await map.load();
       const shard = this.#makeShard(dir, store, map);
       map.attach(shard);
       const fromIndex = damage === undefined ? undefined : await shard.replayAgain();
@@ -221,8 +224,7 @@ export class ShardOpener {
     context: LogShardContext,
     log: () => LogShard,
   ): Promise<LogState> {
-    const writers = new WriterTable();
-    await writers.load(store);
+    const writers = await WriterTable.open(store);
     const holds = new HoldTable();
     await holds.load(store);
     const generations = await this.#openGenerations(dir, store, context, log);

@@ -14,20 +14,19 @@ import {
   ByteSource,
   ByteWriter,
   type CodedError,
-  type Counters,
-  createCounters,
   isCodedError,
   type Logger,
   toError,
 } from "../base/index.ts";
 import type { KvEntry } from "../kv/index.ts";
+import { AppliedWaits } from "./applied-waits.ts";
 import { tellStore } from "./channel.ts";
 import type { CommitClock } from "./commit-clock.ts";
 import type { CopySource } from "./copies/copy-source.ts";
 import { checkpointOf, type StagedState } from "./copies/staged.ts";
 import { storeErrors } from "./errors.ts";
 import { entryItemsMax, entryKind, entryVersion, type Item, type ShardMachine } from "./machine.ts";
-import { neverProposed, type OpenEntry, type WaitingEntry } from "./shard-entry.ts";
+import { neverProposed, type OpenEntry, shardCounters, type WaitingEntry } from "./shard-entry.ts";
 import type { ShardEntry, ShardLog } from "./shard-log.ts";
 import { checkVersion, replayCheckpointed, replayEntries } from "./shard-replay.ts";
 import {
@@ -52,17 +51,6 @@ export type ShardParts = {
   readonly onFailure: (error: CodedError) => void;
 };
 
-export const shardCounterHelp = {
-  itemsCooked: "items decided by this leader",
-  entriesProposed: "log entries proposed",
-  entriesApplied: "log entries applied, replayed ones included",
-  entriesLost: "log entries proposed here that another leader's took the place of",
-  checkpoints: "checkpoints committed",
-  checkpointsFailed: "checkpoints that did not come about",
-  backlogsCopied: "times that entries were copied out of the log for want of a checkpoint",
-  callbackErrors: "faults of those who were told about their items",
-};
-
 /** An entry is proposed early at this size: readers of the log hold one entry in memory. */
 const entryBytesMax = 256 * 1024;
 /** The first item's time, its kind and its distance stand before its body. */
@@ -71,7 +59,7 @@ const writerBytesMin = 512;
 
 export class Shard {
   readonly number: number;
-  readonly counters: Counters<typeof shardCounterHelp> = createCounters(shardCounterHelp);
+  readonly counters = shardCounters();
   readonly #parts: ShardParts;
   readonly #waiting: WaitingEntry[] = [];
   #open: OpenEntry | undefined;
@@ -85,6 +73,7 @@ export class Shard {
   #failure: CodedError | undefined;
   /** An entry of another process that is being applied. */
   #foreign: Promise<void> | undefined;
+  readonly #waits = new AppliedWaits();
 
   constructor(parts: ShardParts) {
     this.#parts = parts;
@@ -284,6 +273,17 @@ export class Shard {
     await this.#parts.log.barrier?.();
   }
 
+  /** Runs `then` when this time is applied, at once where it is, or when the shard has ended. */
+  whenApplied(timeUs: number, then: () => void): void {
+    this.#waits.add(timeUs, then);
+    this.#tellApplied();
+  }
+
+  #tellApplied(): void {
+    const untilUs = this.#failure === undefined ? this.#appliedUs : Number.POSITIVE_INFINITY;
+    for (const then of this.#waits.due(untilUs)) this.callSafely(then);
+  }
+
   /** It keeps the log from going on. */
   get pinsLog(): boolean {
     return this.#parts.log.pins;
@@ -393,6 +393,7 @@ export class Shard {
       throw failure;
     }
     log.release(store.releasableIndex);
+    this.#tellApplied();
     logger.info("store.replica_copied", { ...fields, ...staged.counts });
   }
 
@@ -480,6 +481,7 @@ export class Shard {
     }
     this.#appliedIndex = index;
     this.counters.entriesApplied++;
+    this.#tellApplied();
   }
 
   #applyNext(reader: ByteReader, beforeUs: number): number {
@@ -528,6 +530,7 @@ export class Shard {
     time.learn(timeUs);
     this.#appliedIndex = entry.index;
     this.counters.entriesApplied++;
+    this.#tellApplied();
   }
 
   #lose(index: number, error: CodedError): void {
@@ -552,6 +555,7 @@ export class Shard {
     const entries = this.#waiting.splice(0);
     if (open !== undefined) entries.push(neverProposed(open));
     for (const entry of entries) this.#tellRest(entry, error);
+    this.#tellApplied();
   }
 
   #tellRest(entry: WaitingEntry, error: CodedError): void {

@@ -37,6 +37,7 @@ import { requestOf } from "./cooked-run.ts";
 import { Databases, type OpenDatabase, shardOf } from "./databases.ts";
 import { storeErrors } from "./errors.ts";
 import { EvidenceRouter } from "./evidence-router.ts";
+import type { LogFront, ShardFronts } from "./fronts.ts";
 import { groupCounterHelp } from "./group.ts";
 import type { ConsumedFloors } from "./group-keeper.ts";
 import { Groups } from "./groups.ts";
@@ -66,6 +67,8 @@ export type StoreComponents = {
   readonly logger: Logger;
   /** Replicated logs of the shards, in the place of local ones. */
   readonly shardLogs?: ShardLogs;
+  /** What sends writes to those who lead the shards. */
+  readonly fronts?: ShardFronts;
   /** Told each time a named phase is reached: tests stop the process there. */
   readonly phase?: (name: string) => void;
   /** Told once when the store can never write again. */
@@ -156,6 +159,7 @@ export class LocalStore implements Store {
     });
     this.#databases = new Databases({
       ...{ opener, log, clock, logger, lts: settings.lts, interest: this.#interest },
+      fronts: components.fronts,
       checkpointer: this.#checkpointer,
       groupOf: (name) => this.#groups.of(name),
       onSealed: (database, shard) => this.#grown(database, shard),
@@ -236,11 +240,11 @@ export class LocalStore implements Store {
 
   /** The database `meta`: what belongs to the node or cluster as a whole. One shard. */
   get meta(): MapShardFace {
-    return assertPresent(this.#databases.get("meta").maps[0], "meta has one shard");
+    return assertPresent(this.#databases.get("meta").mapFronts[0], "meta has one shard");
   }
 
   get stateShards(): readonly MapShardFace[] {
-    return this.#databases.get("state").maps;
+    return this.#databases.get("state").mapFronts;
   }
 
   get interest(): InterestFace {
@@ -261,7 +265,7 @@ export class LocalStore implements Store {
 
   append(request: AppendRequest, done: AppendDone): void {
     if (this.#failure !== undefined) return done(this.#failure, undefined);
-    const { group, logs, record } = this.#databases.byTopic(request.topic);
+    const { group, logFronts, record } = this.#databases.byTopic(request.topic);
     if (request.keep && group.state === "full") {
       const { refusal } = group.gate;
       if (refusal !== undefined) {
@@ -274,15 +278,16 @@ export class LocalStore implements Store {
       this.#databases.home(publisher).append(request, done);
       return;
     }
-    this.evidence.appendAway(request, shardOf(logs, publisher), done);
+    this.evidence.appendAway(request, shardOf(logFronts, publisher), done);
   }
 
   /** The same for many at once, and for much less. */
   appendRun(run: AppendRun, done: AppendRunDone): void {
     const { group } = this.#databases.get(defaultDatabase);
     const isPlain = this.#failure === undefined && group.state !== "full";
-    if (isPlain && this.#databases.routes.keepsAll(run.topics)) {
-      this.#databases.home(run.publisher).appendRun(run, done);
+    const home = isPlain ? this.#databases.home(run.publisher) : undefined;
+    if (home?.appendRun !== undefined && this.#databases.routes.keepsAll(run.topics)) {
+      home.appendRun(run, done);
       return;
     }
     // One by one each finds its database, or hears why it is refused.
@@ -404,9 +409,9 @@ export class LocalStore implements Store {
   // -------------------------------------------------------------- inside
 
   /** A writer's results are where its topics go. */
-  #writerShard(publisher: string, topic: string | undefined): LogShard {
+  #writerShard(publisher: string, topic: string | undefined): LogFront {
     if (topic === undefined) return this.#databases.home(publisher);
-    return shardOf(this.#databases.byTopic(topic).logs, publisher);
+    return shardOf(this.#databases.byTopic(topic).logFronts, publisher);
   }
 
   #retained({ record, logs, group }: OpenDatabase): RetainedDatabase {
@@ -421,9 +426,9 @@ export class LocalStore implements Store {
     this.#groups.grown(database.group);
   }
 
-  async #opened({ logs }: OpenDatabase): Promise<void> {
+  async #opened({ logs, logFronts }: OpenDatabase): Promise<void> {
     if (logs.length === 0) return;
-    await this.evidence.cover((publisher) => shardOf(logs, publisher));
+    await this.evidence.cover((publisher) => shardOf(logFronts, publisher));
     for (const log of logs) {
       this.#sources[log.ordinal] = log;
       for (const subscriber of this.#subscribers) subscriber.addSource(log);

@@ -2,7 +2,8 @@
 //
 // A writer is opened (its epoch = the commit time of the opening) and then appends in sequence,
 // beginning at 1. The table keeps the last results of each, at least as many as may be in flight.
-// Decided at cooking against proposed state, like evidence; kept by checkpoints.
+// Decided at cooking against proposed state, like evidence; kept by checkpoints. What was decided to do
+// nothing (verdict.ts) is a result like any other.
 
 import { ByteReader, ByteWriter, type CodedError } from "../base/index.ts";
 import type { KvBatch } from "../kv/index.ts";
@@ -10,8 +11,8 @@ import type { WriterStamp } from "./api.ts";
 import { storeErrors } from "./errors.ts";
 import { rowPrefix, type ShardStore } from "./shard-store.ts";
 
-/** Told the commit time of the original, or why there will be none. */
-type Waiter = (error: CodedError | undefined, timeUs: number) => void;
+/** Told the commit time of the original and why it did nothing (0: it did), or why there will be none. */
+type Waiter = (error: CodedError | undefined, timeUs: number, refusal: number) => void;
 
 type Writer = {
   readonly epoch: number;
@@ -21,6 +22,8 @@ type Writer = {
   decided: number;
   /** Commit times of the last sequences that were applied. */
   readonly results: Map<number, number>;
+  /** Of those that did nothing: why. */
+  readonly refusals: Map<number, number>;
   readonly waiters: Map<number, Waiter[]>;
 };
 
@@ -30,17 +33,21 @@ export const writerResultsMax = 1_024;
 export const writersMax = 10_000;
 /** A writer idle for so long in commit time makes room for new ones when the table is full. */
 export const writerIdleUsMax = 24 * 60 * 60 * 1_000_000;
-const formatVersion = 1;
+/** 1: there are no refusals, as everywhere but on replicas. */
+const formatVersion = 2;
 
 export class WriterTable {
   readonly #writers = new Map<string, Writer>();
   #dirty = new Set<string>();
   #flushing: Set<string> | undefined;
 
-  async load(store: ShardStore): Promise<void> {
+  /** With what the rows of its shard say. */
+  static async open(store: ShardStore): Promise<WriterTable> {
+    const table = new WriterTable();
     await store.scan(Buffer.from([rowPrefix.writer]), (key, value) => {
-      this.#writers.set(key.toString("utf8", 1), decodeWriter(value));
+      table.#writers.set(key.toString("utf8", 1), decodeWriter(value));
     });
+    return table;
   }
 
   /**
@@ -82,7 +89,7 @@ export class WriterTable {
     }
     const result = writer.results.get(stamp.sequence);
     if (result !== undefined) {
-      onResult(undefined, result);
+      onResult(undefined, result, writer.refusals.get(stamp.sequence) ?? 0);
       return "repeat";
     }
     if (stamp.sequence > writer.decided || stamp.sequence <= writer.decided - writerResultsMax) {
@@ -98,14 +105,22 @@ export class WriterTable {
     return "repeat";
   }
 
-  applyResult(stamp: WriterStamp, timeUs: number): void {
+  /** What was decided under the stamp in this turn is not proposed: it is decided anew. */
+  undecide(stamp: WriterStamp): void {
+    const writer = this.#writers.get(stamp.name);
+    if (writer?.epoch === stamp.epoch && writer.decided === stamp.sequence) writer.decided--;
+  }
+
+  applyResult(stamp: WriterStamp, timeUs: number, refusal = 0): void {
     const writer = this.#writers.get(stamp.name);
     if (writer === undefined || writer.epoch !== stamp.epoch) return;
     writer.decided = Math.max(writer.decided, stamp.sequence);
     writer.results.set(stamp.sequence, timeUs);
+    if (refusal !== 0) writer.refusals.set(stamp.sequence, refusal);
     writer.results.delete(stamp.sequence - writerResultsMax);
+    writer.refusals.delete(stamp.sequence - writerResultsMax);
     this.#dirty.add(stamp.name);
-    tellWaiters(writer, stamp.sequence, undefined, timeUs);
+    tellWaiters(writer, stamp.sequence, { error: undefined, timeUs, refusal });
   }
 
   /** It appends nothing more: its results are forgotten. */
@@ -122,7 +137,7 @@ export class WriterTable {
   /** The entry of a stamp will never be applied: those who repeated it are told. */
   refuse(stamp: WriterStamp, error: CodedError): void {
     const writer = this.#writers.get(stamp.name);
-    if (writer?.epoch === stamp.epoch) tellWaiters(writer, stamp.sequence, error, 0);
+    if (writer?.epoch === stamp.epoch) tellWaiters(writer, stamp.sequence, { error, ...nothing });
   }
 
   /** Forgets what is decided and not applied. */
@@ -130,14 +145,19 @@ export class WriterTable {
     for (const writer of this.#writers.values()) {
       writer.fenced = false;
       writer.decided = Math.max(0, ...writer.results.keys());
-      for (const sequence of [...writer.waiters.keys()]) tellWaiters(writer, sequence, reason, 0);
+      for (const sequence of [...writer.waiters.keys()]) {
+        tellWaiters(writer, sequence, { error: reason, ...nothing });
+      }
     }
   }
 
   /** What is applied, each writer as text, in order of their names. */
   states(): string[] {
     return [...this.#writers]
-      .map(([name, { epoch, results }]) => JSON.stringify([name, epoch, [...results]]))
+      .map(([name, { epoch, results, refusals }]) => {
+        const refused = refusals.size === 0 ? [] : [[...refusals]];
+        return JSON.stringify([name, epoch, [...results], ...refused]);
+      })
       .sort();
   }
 
@@ -182,8 +202,12 @@ export function readStamp(reader: ByteReader): WriterStamp {
 
 function encodeWriter(writer: Writer): Buffer {
   const out = new ByteWriter();
-  out.u8(formatVersion).u64(writer.epoch).varint(writer.results.size);
-  for (const [sequence, timeUs] of writer.results) out.varint(sequence).u64(timeUs);
+  const { epoch, results, refusals } = writer;
+  out.u8(refusals.size === 0 ? 1 : formatVersion);
+  out.u64(epoch).varint(results.size);
+  for (const [sequence, timeUs] of results) out.varint(sequence).u64(timeUs);
+  if (refusals.size > 0) out.varint(refusals.size);
+  for (const [sequence, refusal] of refusals) out.varint(sequence).varint(refusal);
   return Buffer.from(out.finish());
 }
 
@@ -199,7 +223,11 @@ function decodeWriter(bytes: Buffer): Writer {
     results.set(sequence, reader.u64());
     decided = Math.max(decided, sequence);
   }
-  return { ...createWriter(epoch), decided, results };
+  const refusals = new Map<number, number>();
+  for (let left = version === 1 ? 0 : reader.varint(); left > 0; left--) {
+    refusals.set(reader.varint(), reader.varint());
+  }
+  return { ...createWriter(epoch), decided, results, refusals };
 }
 
 /** Results are kept in the order of their times. */
@@ -208,17 +236,21 @@ function lastUseUs(writer: Writer): number {
 }
 
 function createWriter(epoch: number): Writer {
-  return { epoch, fenced: false, decided: 0, results: new Map(), waiters: new Map() };
+  const [results, refusals, waiters] = [new Map(), new Map(), new Map()];
+  return { epoch, fenced: false, decided: 0, results, refusals, waiters };
 }
 
-function tellWaiters(
-  writer: Writer,
-  sequence: number,
-  error: CodedError | undefined,
-  timeUs: number,
-): void {
+type Told = {
+  readonly error: CodedError | undefined;
+  readonly timeUs: number;
+  readonly refusal: number;
+};
+
+const nothing = { timeUs: 0, refusal: 0 };
+
+function tellWaiters(writer: Writer, sequence: number, { error, timeUs, refusal }: Told): void {
   const waiters = writer.waiters.get(sequence);
   if (waiters === undefined) return;
   writer.waiters.delete(sequence);
-  for (const waiter of waiters) waiter(error, timeUs);
+  for (const waiter of waiters) waiter(error, timeUs, refusal);
 }

@@ -132,11 +132,11 @@ export class ClusterRun {
 
   async #publish(publisher: string): Promise<void> {
     for (let number = 1; !this.#isOver; number++) {
-      const forwarder = this.#random.pick([...this.#open(), undefined])?.node?.forwarder;
-      if (forwarder !== undefined) {
+      const store = this.#random.pick([...this.#open(), undefined])?.node?.store;
+      if (store !== undefined) {
         const value = `${publisher}.${number}`;
         const request = appendRequest(`t/${number % 7}`, value, { publisher });
-        forwarder.append(request, (error, outcome) => {
+        store.append(request, (error, outcome) => {
           if (outcome?.kind === "stored") {
             this.#acked.push([value, outcome.timeUs]);
             this.#coverage.acks++;

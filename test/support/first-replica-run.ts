@@ -119,7 +119,7 @@ export class FirstReplicaRun {
     const node = await this.#open();
     const held = await this.#held(node.store);
     const appended = new Promise<number>((resolve, reject) => {
-      node.forwarder.append(appendRequest("t/new", "new"), (error, outcome) =>
+      node.store.append(appendRequest("t/new", "new"), (error, outcome) =>
         outcome?.kind === "stored" ? resolve(outcome.timeUs) : reject(error),
       );
     });

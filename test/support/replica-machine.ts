@@ -112,7 +112,7 @@ export type ReplicaProcess = {
   readonly log: WriteAheadLog;
   readonly host: RaftHost;
   readonly logs: RaftLogs;
-  /** Undefined until the store is started, as the store. */
+  /** Undefined until the store is opened. */
   forwarder: Forwarder | undefined;
   /** Undefined until the store is started. */
   store: LocalStore | undefined;
@@ -131,14 +131,19 @@ export class ReplicaMachine {
   identity: Identity = { clusterId, siteId: "", diskId: "" };
   readonly #world: ReplicaWorld;
   readonly #joins: boolean;
+  readonly #forwards: boolean;
   #lives = 0;
   /** How far its wall clock is off. */
   wallOffsetUs = 0;
 
-  /** `joins`: its groups have no members before others say so. */
-  constructor(node: number, world: ReplicaWorld, { joins = false } = {}) {
+  /**
+   * `joins`: its groups have no members before others say so. Without `forwards` it decides whatever
+   * it is asked for itself, or refuses it.
+   */
+  constructor(node: number, world: ReplicaWorld, { joins = false, forwards = true } = {}) {
     this.node = node;
     this.#joins = joins;
+    this.#forwards = forwards;
     this.siteId = String(node).padStart(32, "0");
     this.#world = world;
     const random = world.random.split(`machine ${node}`);
@@ -212,23 +217,22 @@ export class ReplicaMachine {
     const onFailure = (error: Error): void => {
       if (this.process === process) this.failure ??= error;
     };
+    const forwarder = new Forwarder({
+      ...{ peers: logs, clock, logger: this.logger, counters: logs.counters },
+      name: `node ${this.node}.${this.#lives}`,
+      settings: this.#world.forwarding,
+    });
+    logs.onTold = (shard, from, bytes) => forwarder.receive(shard, from, bytes);
+    process.forwarder = forwarder;
     const store = await openStore(
       { ...storeSettingsDefault, dir: "data/db", quarantineDir: "data/quarantine", ...over },
       {
         ...{ disk, kv: this.kv.attach(), log, clock, logger: this.logger, onFailure },
-        shardLogs: logs,
+        ...{ shardLogs: logs, ...(this.#forwards && { fronts: forwarder }) },
         phase: (name) => this.onPhase(name),
       },
     );
     await store.start();
-    const forwarder = new Forwarder({
-      ...{ store, peers: logs, clock, logger: this.logger, counters: logs.counters },
-      name: `node ${this.node}.${this.#lives}`,
-      payloadBytesMax: log.payloadBytesMax,
-      ...(this.#world.forwarding && { settings: this.#world.forwarding }),
-    });
-    logs.onTold = (shard, from, bytes) => forwarder.receive(shard, from, bytes);
-    process.forwarder = forwarder;
     process.store = store;
     return store;
   }

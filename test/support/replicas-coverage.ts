@@ -5,6 +5,13 @@ import { createCounters } from "../../src/base/index.ts";
 export const replicasCoverageHelp = {
   acks: "appends acked",
   keysAcked: "map writes acked",
+  transactionsAcked: "transactions acked that take the next number",
+  rangesAcked: "transactions acked that read a range",
+  onceStored: "exactly-once publishes acked as stored",
+  onceRepeats: "exactly-once publishes that another try had stored",
+  ownersReplaced: "publishers that went to another node with a message of unknown fate",
+  releases: "packet ids released",
+  doneAway: "whatever was done at nodes that did not lead",
   repeats: "appends tried again",
   kills: "processes killed",
   powerCuts: "machines that lost their power",

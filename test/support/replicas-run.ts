@@ -3,7 +3,7 @@
 // what was acked is there once, and all replicas hold the same at the same position.
 
 import { isCodedError, toError } from "../../src/base/index.ts";
-import { defaultForwardSettings, type Forwarder } from "../../src/cluster/index.ts";
+import { defaultForwardSettings } from "../../src/cluster/index.ts";
 import { StoreReader } from "../../src/contracts/store-reader.ts";
 import type { Configuration, HostSettings, MembershipChange } from "../../src/raft/index.ts";
 import type { AppendOutcome, LocalStore } from "../../src/store/index.ts";
@@ -15,6 +15,16 @@ import {
   type ReplicaProcess,
   type ReplicaWorld,
 } from "./replica-machine.ts";
+import {
+  flag,
+  judgeTransfers,
+  messagesGroup,
+  publishOnce,
+  type ReplicaClients,
+  stateGroup,
+  transfer,
+  writeKeys,
+} from "./replicas-clients.ts";
 import type { ReplicasCoverage } from "./replicas-coverage.ts";
 import { appendRequest } from "./store-calls.ts";
 
@@ -23,8 +33,8 @@ const stepMs = 50;
 const writers = 3;
 /** Time after which a client thinks that its node is gone. */
 const patienceMs = 2_000;
-const state = 2;
-const messages = 3;
+const state = stateGroup;
+const messages = messagesGroup;
 const groups = [1, state, messages];
 
 const settings = {
@@ -33,7 +43,8 @@ const settings = {
   checkpoint: { bytesMax: 16 * 1024, ageMsMax: 2_000 },
 } as const;
 
-type Acked = { readonly value: string; readonly timeUs: number };
+/** The time is not known of what was answered as a repeat. */
+type Acked = { readonly value: string; readonly timeUs: number | undefined };
 
 export class ReplicasRun {
   readonly #world: ReplicaWorld;
@@ -91,7 +102,15 @@ export class ReplicasRun {
     for (const machine of this.#machines) await clock.complete(machine.format());
     for (const machine of this.#machines) this.#boot(machine);
     for (let writer = 1; writer <= writers; writer++) this.#client(this.#write(writer));
-    for (let writer = 1; writer <= 2; writer++) this.#client(this.#writeKeys(writer));
+    for (let writer = 1; writer <= 2; writer++) {
+      const after = (key: string, value: string | undefined) => this.#keyAcked(key, value);
+      this.#client(writeKeys(this.#clientParts, writer, after));
+    }
+    for (let client = 1; client <= 2; client++) {
+      this.#client(transfer(this.#clientParts, client));
+      this.#client(flag(this.#clientParts, client));
+      this.#client(publishOnce(this.#clientParts, client));
+    }
     for (let sender = 1; sender <= 3; sender++) this.#client(this.#forward(sender));
     for (let step = 0; step < steps; step++) {
       if (step > 40 && this.#random.chance(0.1)) {
@@ -264,9 +283,10 @@ export class ReplicasRun {
       return this.#upkeep(store, "checkpoints", (open) => open.checkpoint());
     }
     const old = this.#acked.at(-40);
-    if (old === undefined) return;
-    this.#droppedUs = Math.max(this.#droppedUs, old.timeUs);
-    this.#upkeep(store, "drops", (open) => open.dropUntil(old.timeUs));
+    const { timeUs } = old ?? {};
+    if (timeUs === undefined) return;
+    this.#droppedUs = Math.max(this.#droppedUs, timeUs);
+    this.#upkeep(store, "drops", (open) => open.dropUntil(timeUs));
   }
 
   #upkeep(
@@ -300,11 +320,15 @@ export class ReplicasRun {
   }
 
   async #write(writer: number): Promise<void> {
-    const name = `w${writer}`;
     const publisher = `p${writer}`;
-    const epoch = await this.#insist(messages, (store) => store.openWriter(name, publisher, "t"));
+    let openings = 0;
+    // An opening of unknown fate may yet happen, and fence those of its name.
+    const { name, epoch } = await this.#insist(messages, async (store) => {
+      const name = `w${writer}.${++openings}`;
+      return { name, epoch: await store.openWriter(name, publisher, "t") };
+    });
     for (let sequence = 1; !this.#isHealing; sequence++) {
-      const value = `${name}.${sequence}`;
+      const value = `w${writer}.${sequence}`;
       const topic = `t/${this.#random.below(6)}/${sequence % 3}`;
       const stamp = { name, epoch, sequence };
       let tries = 0;
@@ -326,11 +350,11 @@ export class ReplicasRun {
     const publisher = `f${sender}`;
     const open = new Set<Promise<void>>();
     for (let number = 1; !this.#isHealing; number++) {
-      const sinks = this.#machines.flatMap(({ process }) => process?.forwarder ?? []);
-      const forwarder = sinks[sender % sinks.length];
+      const sinks = this.#machines.flatMap(({ process }) => process?.store ?? []);
+      const store = sinks[sender % sinks.length];
       const value = `${publisher}.${number}`;
-      if (forwarder !== undefined) {
-        const sent = this.#send(forwarder, value, publisher);
+      if (store !== undefined) {
+        const sent = this.#send(store, value, publisher);
         // A process that ends tells nobody.
         const heard = Promise.race([sent, this.#pause(20_000)]).then(() => {
           open.delete(heard);
@@ -342,10 +366,10 @@ export class ReplicasRun {
     await Promise.all(open);
   }
 
-  #send(forwarder: Forwarder, value: string, publisher: string): Promise<void> {
+  #send(store: LocalStore, value: string, publisher: string): Promise<void> {
     const request = appendRequest(`t/${this.#random.below(5)}`, value, { publisher });
     return new Promise((resolve) => {
-      forwarder.append(request, (error, outcome) => {
+      store.append(request, (error, outcome) => {
         if (outcome?.kind === "stored") {
           this.#acked.push({ value, timeUs: outcome.timeUs });
           this.#coverage.forwardsAcked++;
@@ -359,29 +383,19 @@ export class ReplicasRun {
     });
   }
 
-  async #writeKeys(writer: number): Promise<void> {
-    for (let round = 1; !this.#isHealing; round++) {
-      const key = `k/${writer}/${round % 4}`;
-      const value = round % 9 === 0 ? undefined : Buffer.from(`${round}`);
-      await this.#insist(state, (store) => {
-        const map = store.state("owner");
-        if (round % 3 === 0) {
-          return map.transact(async (tx) => {
-            await tx.get(key);
-            if (value === undefined) tx.delete(key);
-            else tx.put(key, value);
-          });
-        }
-        return new Promise<unknown>((resolve, reject) => {
-          map.write([{ key, value }], [], (error) => (error ? reject(error) : resolve(undefined)));
-        });
-      });
-      if (value === undefined) this.#keys.delete(key);
-      else this.#keys.set(key, value.toString());
-      this.#coverage.keysAcked++;
-      if (this.#random.chance(0.2)) await this.#readAt(key, value?.toString());
-      await this.#pause(this.#random.between(1, 50));
-    }
+  get #clientParts(): ReplicaClients {
+    return {
+      ...{ random: this.#random, coverage: this.#coverage, isOver: () => this.#isHealing },
+      pause: (ms) => this.#pause(ms),
+      insist: (group, attempt) => this.#insist(group, attempt),
+      acked: (value, timeUs) => void this.#acked.push({ value, timeUs }),
+    };
+  }
+
+  async #keyAcked(key: string, value: string | undefined): Promise<void> {
+    if (value === undefined) this.#keys.delete(key);
+    else this.#keys.set(key, value);
+    if (this.#random.chance(0.2)) await this.#readAt(key, value);
   }
 
   /** Behind a barrier every replica has what was acked; a replica without a quorum says so. */
@@ -403,22 +417,27 @@ export class ReplicasRun {
     if (found !== value) throw new Error(`behind a barrier ${key} is ${found}, not ${value}`);
   }
 
-  /** Tries at one node after the other, best at the leader, until it is done. */
+  /** Tries at one node after the other until it is done. */
   async #insist<T>(group: number, attempt: (store: LocalStore) => Promise<T>): Promise<T> {
     for (;;) {
       const open = this.#machines.filter(({ process }) => process?.store !== undefined);
       const leads = open.filter(({ process }) => process?.host.group(group)?.role === "leader");
       const machine = this.#random.pick(
-        leads.length > 0 && this.#random.chance(0.9) ? leads : open,
+        leads.length > 0 && this.#random.chance(0.3) ? leads : open,
       );
-      const store = machine?.process?.store;
+      const { process } = machine ?? {};
+      const store = process?.store;
       if (store !== undefined) {
         try {
           const done = await Promise.race([
             attempt(store).then((value) => ({ value })),
             this.#pause(patienceMs),
           ]);
-          if (done !== undefined) return done.value;
+          if (done !== undefined) {
+            const isAway = process?.host.group(group)?.role !== "leader";
+            if (isAway) this.#coverage.doneAway++;
+            return done.value;
+          }
         } catch (error) {
           const mayTryAgain = isCodedError(error) && ["retry", "conflict"].includes(error.kind);
           if (!mayTryAgain) throw error;
@@ -498,14 +517,12 @@ export class ReplicasRun {
       await clock.complete(reader.atTail());
       this.#checkReader(reader);
       this.#judgeReader(reader);
-      const entries = await clock.complete(store.state("owner").list("", { countMax: 1_000 }));
+      const entries = await clock.complete(store.state("owner").list("", { countMax: 10_000 }));
       const found = new Map(entries.map(({ key, value }) => [key, value.toString()]));
-      const expected = [...this.#keys].sort();
-      if (JSON.stringify([...found].sort()) !== JSON.stringify(expected)) {
-        throw new Error(
-          `the map holds ${JSON.stringify([...found])}, not ${JSON.stringify(expected)}`,
-        );
-      }
+      judgeTransfers(found);
+      const keys = JSON.stringify([...found].filter(([key]) => key.startsWith("k/")).sort());
+      const expected = JSON.stringify([...this.#keys].sort());
+      if (keys !== expected) throw new Error(`the map holds ${keys}, not ${expected}`);
       const ofShards = groups.map((shard) => clock.complete(store.operator.logicalHash(shard)));
       hashes.push(await Promise.all(ofShards));
       contents.push(JSON.stringify(reader.received.map(({ value, timeUs }) => [value, timeUs])));
@@ -523,8 +540,10 @@ export class ReplicasRun {
   #judgeReader({ received }: StoreReader): void {
     const times = new Map(received.map(({ value, timeUs }) => [value, timeUs]));
     for (const { value, timeUs } of this.#acked) {
-      if (times.get(value) === timeUs) continue;
-      if (timeUs <= this.#droppedUs && !times.has(value)) continue;
+      const foundUs = times.get(value);
+      if (foundUs !== undefined && (timeUs ?? foundUs) === foundUs) continue;
+      // A repeat is of something older.
+      if (foundUs === undefined && (timeUs ?? 1) <= this.#droppedUs) continue;
       throw new Error(`${value}, acked at ${timeUs}, is ${times.get(value) ?? "lost"}`);
     }
   }

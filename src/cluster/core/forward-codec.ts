@@ -1,21 +1,23 @@
-// What a node and the leader of a shard say to each other about appends (docs/formats/raft.md).
+// What a node and the leader of a shard say to each other about requests (docs/formats/raft.md).
 
 import { ByteReader, ByteWriter, isCodedError } from "../../base/index.ts";
-import type { AppendRequest, TtvForm } from "../../store/index.ts";
+import type { ShardCall, ShardRequest } from "../../store/index.ts";
+import {
+  NoRequest,
+  readCall,
+  readFlags,
+  readList,
+  readRequest,
+  writeCall,
+  writeRequest,
+} from "./request-codec.ts";
 
-/** Its repeats are known by the writer of the node that sends it, so it has no mark of its own. */
-export type ForwardRequest = Omit<AppendRequest, "evidence" | "writer">;
+/** When a request was decided, and why it did nothing; 0: it did. */
+export type Verdict = { readonly timeUs: number; readonly refusal: number };
 
 export type ForwardMessage =
   /** The sender asks to be opened as a writer; the token names this asking. */
-  | {
-      readonly kind: "open";
-      readonly token: number;
-      readonly name: string;
-      /** Of the first request, which say what the shard is for. */
-      readonly topic: string;
-      readonly publisher: string;
-    }
+  | { readonly kind: "open"; readonly token: number; readonly name: string }
   | { readonly kind: "opened"; readonly token: number; readonly epoch: number }
   | {
       readonly kind: "batch";
@@ -23,59 +25,76 @@ export type ForwardMessage =
       readonly epoch: number;
       /** Sequence of the first request. */
       readonly first: number;
-      readonly requests: readonly ForwardRequest[];
+      readonly requests: readonly ShardRequest[];
     }
   /**
-   * Commit times of the requests from `first` on, as far as they are stored. `fenced`: the leader does
+   * Verdicts on the requests from `first` on, as far as they are decided. `fenced`: the leader does
    * not know the writer.
    */
   | {
       readonly kind: "answers";
       readonly epoch: number;
       readonly first: number;
-      readonly timesUs: readonly number[];
+      readonly verdicts: readonly Verdict[];
       readonly fenced: boolean;
+    }
+  /** What may be done twice; `name` and `id` name the asking. */
+  | {
+      readonly kind: "call";
+      readonly name: string;
+      readonly id: number;
+      readonly call: ShardCall;
+    }
+  /** It is done, and applied by `timeUs`. */
+  | {
+      readonly kind: "returned";
+      readonly id: number;
+      readonly value: number;
+      readonly timeUs: number;
     };
 
-const kinds = { open: 1, opened: 2, batch: 3, answers: 4 } as const;
-/** Requests of one batch; far above what a node sends. */
-const requestsMax = 65_536;
-const forms: readonly TtvForm[] = ["raw", "v4", "v5"];
+const kinds = { open: 1, opened: 2, batch: 3, answers: 4, call: 5, returned: 6 } as const;
 
 export function encodeForward(message: ForwardMessage): Buffer {
   const writer = new ByteWriter(256).u8(kinds[message.kind]);
   switch (message.kind) {
     case "open":
       writer.varint(message.token).string(message.name);
-      return writer.string(message.topic).string(message.publisher).finish();
+      break;
     case "opened":
-      return writer.varint(message.token).varint(message.epoch).finish();
-    case "batch": {
-      const { name, epoch, first, requests } = message;
-      writer.string(name).varint(epoch).varint(first).varint(requests.length);
-      for (const request of requests) writeRequest(writer, request);
-      return writer.finish();
-    }
-    case "answers": {
-      const { epoch, first, timesUs, fenced } = message;
+      writer.varint(message.token).varint(message.epoch);
+      break;
+    case "batch":
+      writer.string(message.name).varint(message.epoch).varint(message.first);
+      writer.varint(message.requests.length);
+      for (const request of message.requests) writeRequest(writer, request);
+      break;
+    case "answers":
       writer
-        .varint(epoch)
-        .varint(first)
-        .u8(fenced ? 1 : 0)
-        .varint(timesUs.length);
-      for (const timeUs of timesUs) writer.varint(timeUs);
-      return writer.finish();
-    }
+        .varint(message.epoch)
+        .varint(message.first)
+        .u8(message.fenced ? 1 : 0);
+      writer.varint(message.verdicts.length);
+      for (const { timeUs, refusal } of message.verdicts) writer.varint(timeUs).varint(refusal);
+      break;
+    case "call":
+      writeCall(writer.string(message.name).varint(message.id), message.call);
+      break;
+    case "returned":
+      writer.varint(message.id).varint(message.value).varint(message.timeUs);
+      break;
   }
+  return writer.finish();
 }
 
-/** Undefined when the bytes are no such message. Frames are views of them. */
+/** Undefined when the bytes are no such message. Frames and values are views of them. */
 export function decodeForward(bytes: Uint8Array): ForwardMessage | undefined {
   try {
     const reader = new ByteReader(bytes);
     const message = readMessage(reader);
     return reader.remaining === 0 ? message : undefined;
   } catch (error) {
+    if (error instanceof NoRequest) return undefined;
     if (isCodedError(error) && error.kind === "corrupt") return undefined;
     throw error;
   }
@@ -84,55 +103,31 @@ export function decodeForward(bytes: Uint8Array): ForwardMessage | undefined {
 function readMessage(reader: ByteReader): ForwardMessage | undefined {
   switch (reader.u8()) {
     case kinds.open:
-      return {
-        ...{ kind: "open", token: reader.varint(), name: reader.string() },
-        ...{ topic: reader.string(), publisher: reader.string() },
-      };
+      return { kind: "open", token: reader.varint(), name: reader.string() };
     case kinds.opened:
       return { kind: "opened", token: reader.varint(), epoch: reader.varint() };
     case kinds.batch: {
       const place = { name: reader.string(), epoch: reader.varint(), first: reader.varint() };
-      const requests = readList(reader, readRequest);
-      return requests && { kind: "batch", ...place, requests };
+      return { kind: "batch", ...place, requests: readList(reader, () => readRequest(reader)) };
     }
     case kinds.answers: {
-      const place = { epoch: reader.varint(), first: reader.varint(), fenced: reader.u8() === 1 };
-      const timesUs = readList(reader, (each) => each.varint());
-      return timesUs && { kind: "answers", ...place, timesUs };
+      const place = { epoch: reader.varint(), first: reader.varint() };
+      const fenced = readFlags(reader, 1) === 1;
+      const verdicts = readList(reader, () => {
+        return { timeUs: reader.varint(), refusal: reader.varint() };
+      });
+      return { kind: "answers", ...place, fenced, verdicts };
     }
+    case kinds.call: {
+      const asking = { name: reader.string(), id: reader.varint() };
+      return { kind: "call", ...asking, call: readCall(reader) };
+    }
+    case kinds.returned:
+      return {
+        ...{ kind: "returned", id: reader.varint(), value: reader.varint() },
+        timeUs: reader.varint(),
+      };
     default:
       return undefined;
   }
-}
-
-function readList<T>(reader: ByteReader, read: (reader: ByteReader) => T): T[] | undefined {
-  const count = reader.varint();
-  if (count > requestsMax) return undefined;
-  return Array.from({ length: count }, () => read(reader));
-}
-
-/** What a request takes of a batch, about. */
-export function forwardBytes({ topic, publisher, frame }: ForwardRequest): number {
-  return 3 * (topic.length + publisher.length) + frame.length + 64;
-}
-
-const retainFlag = 1;
-const keepFlag = 2;
-
-function writeRequest(writer: ByteWriter, request: ForwardRequest): void {
-  const { topic, publisher, form, qos, retain, keep, expiryUs, expiryOffset, frame } = request;
-  const flags = (retain ? retainFlag : 0) | (keep ? keepFlag : 0);
-  writer.u8(flags).string(topic).string(publisher).u8(forms.indexOf(form)).u8(qos);
-  writer.varint(expiryUs).varint(expiryOffset).bytes(frame);
-}
-
-function readRequest(reader: ByteReader): ForwardRequest {
-  const flags = reader.u8();
-  const [topic, publisher] = [reader.string(), reader.string()];
-  const form = forms[reader.u8()] ?? "raw";
-  const qos = (reader.u8() & 3) as 0 | 1 | 2;
-  const [expiryUs, expiryOffset, frame] = [reader.varint(), reader.varint(), reader.bytes()];
-  const retain = (flags & retainFlag) !== 0;
-  const keep = (flags & keepFlag) !== 0;
-  return { topic, publisher, form, qos, retain, keep, expiryUs, expiryOffset, frame };
 }

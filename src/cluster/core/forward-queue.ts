@@ -1,15 +1,17 @@
-// Appends of a node on their way to the leader of a shard: in batches, under a writer of the node,
+// Requests of a node on their way to the leader of a shard: in batches, under a writer of the node,
 // in order, and again from the first unanswered when an answer does not come or the leader changes.
 //
 // Keeps: one batch is under way at a time, and what comes meanwhile makes the next; a request keeps its
-// sequence until it is answered, so that it counts once whoever takes it; its owner hears one answer.
+// sequence until it is answered, so that it counts once whoever takes it; its owner hears one answer,
+// once the replica of this node shows what was decided.
 // A request older than the limit is told to be of unknown fate, and stays until the leader answers:
 // what a leader cannot take now (no quorum, quota, write buffer) is held back so long.
 // Sans-IO: calls and ticks in, messages out.
 
 import type { CodedError } from "../../base/index.ts";
-import { type AppendDone, storeErrors } from "../../store/index.ts";
-import { type ForwardMessage, type ForwardRequest, forwardBytes } from "./forward-codec.ts";
+import { type Decided, type ShardRequest, storeErrors } from "../../store/index.ts";
+import type { ForwardMessage, Verdict } from "./forward-codec.ts";
+import { ownedRequest, requestBytes } from "./request-codec.ts";
 
 export type ForwardSettings = {
   /** Waiting requests of one shard; refused at the brim. */
@@ -33,11 +35,22 @@ export const defaultForwardSettings: ForwardSettings = {
 };
 
 type Waiting = {
-  readonly request: ForwardRequest;
+  request: ShardRequest;
   readonly sinceMs: number;
   readonly bytes: number;
   /** Undefined once its owner has been told. */
-  done: AppendDone | undefined;
+  done: Decided | undefined;
+};
+
+/** Decided, and not yet applied by the replica of this node. */
+type Landing = { readonly waiting: Waiting; readonly verdict: Verdict };
+
+/** The replica of the shard at this node. */
+export type LandingPlace = {
+  /** Applied up to here. */
+  appliedUs(): number;
+  /** Calls `land` once it has applied this time. */
+  awaits(timeUs: number): void;
 };
 
 /** Whom a message is for: the node that leads, 0 when none is known. */
@@ -48,6 +61,8 @@ export class ForwardQueue {
   readonly #name: string;
   readonly #settings: ForwardSettings;
   readonly #send: SendForward;
+  readonly #place: LandingPlace;
+  readonly #landing: Landing[] = [];
   /** In order; the first has the sequence `#first`. */
   readonly #waiting: Waiting[] = [];
   #bytes = 0;
@@ -61,10 +76,16 @@ export class ForwardQueue {
   #isOpening = false;
   #leader = 0;
 
-  constructor(shard: number, name: string, send: SendForward, settings = defaultForwardSettings) {
+  constructor(
+    { shard, name }: { readonly shard: number; readonly name: string },
+    send: SendForward,
+    place: LandingPlace,
+    settings = defaultForwardSettings,
+  ) {
     this.#shard = shard;
     this.#name = name;
     this.#send = send;
+    this.#place = place;
     this.#settings = settings;
   }
 
@@ -72,15 +93,14 @@ export class ForwardQueue {
     return this.#waiting.length;
   }
 
-  append(request: ForwardRequest, nowMs: number, done: AppendDone): void {
-    const bytes = forwardBytes(request);
+  ask(request: ShardRequest, nowMs: number, done: Decided): void {
+    const bytes = requestBytes(request);
     const { requestsMax, requestsBytesMax } = this.#settings;
     const isFull =
-      this.#waiting.length >= requestsMax ||
+      this.#waiting.length + this.#landing.length >= requestsMax ||
       (this.#bytes > 0 && this.#bytes + bytes > requestsBytesMax);
     if (isFull) {
-      done(storeErrors.limitReached({ limit: "forwarded appends", max: requestsMax }), undefined);
-      return;
+      return done(storeErrors.limitReached({ limit: "forwarded writes", max: requestsMax }), 0, 0);
     }
     this.#waiting.push({ request, sinceMs: nowMs, bytes, done });
     this.#bytes += bytes;
@@ -96,9 +116,9 @@ export class ForwardQueue {
 
   tick(nowMs: number): void {
     const { answerMs, waitMs } = this.#settings;
-    for (const waiting of this.#waiting) {
+    for (const waiting of [...this.#landing.map((each) => each.waiting), ...this.#waiting]) {
       if (nowMs - waiting.sinceMs < waitMs) break;
-      this.#tell(waiting, storeErrors.fateUnknown({ shard: this.#shard }));
+      this.#lose(waiting);
     }
     const isUnderWay = this.#isOpening || this.#sent > 0;
     if (isUnderWay && nowMs - this.#sentMs >= answerMs) this.#again(nowMs);
@@ -112,9 +132,20 @@ export class ForwardQueue {
 
   /** The node stops: what is under way may yet happen. */
   close(): void {
-    const unknown = storeErrors.fateUnknown({ shard: this.#shard });
-    for (const waiting of this.#waiting.splice(0)) this.#tell(waiting, unknown);
+    for (const { waiting } of this.#landing.splice(0)) this.#lose(waiting);
+    for (const waiting of this.#waiting.splice(0)) this.#lose(waiting);
     this.#bytes = 0;
+  }
+
+  /** The replica of this node has applied more. */
+  land(): void {
+    const appliedUs = this.#place.appliedUs();
+    for (let first = this.#landing[0]; first !== undefined; first = this.#landing[0]) {
+      const { waiting, verdict } = first;
+      if (verdict.timeUs > appliedUs) return;
+      this.#landing.shift();
+      this.#tell(waiting, undefined, verdict);
+    }
   }
 
   #opened({ token, epoch }: { token: number; epoch: number }, nowMs: number): void {
@@ -126,17 +157,20 @@ export class ForwardQueue {
   }
 
   #answered(message: ForwardMessage & { kind: "answers" }, nowMs: number): void {
-    const { epoch, first, timesUs, fenced } = message;
+    const { epoch, first, verdicts, fenced } = message;
     if (epoch !== this.#epoch) return; // to an earlier writer
-    for (const [at, timeUs] of timesUs.entries()) {
+    for (const [at, verdict] of verdicts.entries()) {
       // Those before were answered already; nothing is answered that was not sent.
       if (first + at !== this.#first || this.#sent === 0) continue;
       const waiting = this.#waiting.shift() as Waiting;
       this.#first++;
       this.#sent--;
       this.#bytes -= waiting.bytes;
-      this.#tell(waiting, undefined, { kind: "stored", timeUs });
+      this.#landing.push({ waiting, verdict });
     }
+    this.land();
+    const last = this.#landing.at(-1);
+    if (last !== undefined) this.#place.awaits(last.verdict.timeUs);
     if (fenced) this.#reopen();
     // What the leader did not take is sent again when the time is up.
     if (this.#sent === 0) this.#pump(nowMs);
@@ -144,10 +178,9 @@ export class ForwardQueue {
 
   // Its sequences are forgotten there: what is unanswered may have happened, and is not repeated.
   #reopen(): void {
-    const unknown = storeErrors.fateUnknown({ shard: this.#shard });
     for (const waiting of this.#waiting.splice(0, this.#sent)) {
       this.#bytes -= waiting.bytes;
-      this.#tell(waiting, unknown);
+      this.#lose(waiting);
     }
     this.#sent = 0;
     this.#epoch = undefined;
@@ -163,14 +196,11 @@ export class ForwardQueue {
 
   #pump(nowMs: number): void {
     if (this.#leader === 0 || this.#isOpening || this.#sent > 0) return;
-    const first = this.#waiting[0];
-    if (first === undefined) return;
+    if (this.#waiting.length === 0) return;
     if (this.#epoch === undefined) {
       this.#isOpening = true;
       this.#sentMs = nowMs;
-      const { topic, publisher } = first.request;
-      const message = { token: ++this.#token, name: this.#name, topic, publisher };
-      this.#send(this.#leader, { kind: "open", ...message });
+      this.#send(this.#leader, { kind: "open", token: ++this.#token, name: this.#name });
       return;
     }
     const { batchRequestsMax, batchBytesMax } = this.#settings;
@@ -194,13 +224,16 @@ export class ForwardQueue {
     this.#send(this.#leader, { kind: "batch", ...place, requests });
   }
 
-  #tell(
-    waiting: Waiting,
-    error: CodedError | undefined,
-    outcome?: Parameters<AppendDone>[1],
-  ): void {
+  #lose(waiting: Waiting): void {
+    if (waiting.done === undefined) return;
+    // It may stay, and what was lent goes back to its owner.
+    waiting.request = ownedRequest(waiting.request);
+    this.#tell(waiting, storeErrors.fateUnknown({ shard: this.#shard }), { timeUs: 0, refusal: 0 });
+  }
+
+  #tell(waiting: Waiting, error: CodedError | undefined, { timeUs, refusal }: Verdict): void {
     const { done } = waiting;
     waiting.done = undefined;
-    done?.(error, outcome);
+    done?.(error, timeUs, refusal);
   }
 }

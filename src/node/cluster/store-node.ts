@@ -60,14 +60,14 @@ function isAlone({ roster, node }: ClusterNode): boolean {
 }
 
 function memberOf(member: ClusterNode, name: string): StoreMember {
-  const { node, roster, host, forwarder, logs } = member;
+  const { node, roster, host, store, logs } = member;
   return {
     name,
     label: `${name} (node ${node}) of the cluster ${roster.roster.cluster}`,
     port: clusterPort(member),
     append: (request: AppendRequest) =>
       new Promise<void>((resolve, reject) => {
-        forwarder.append(request, (error: CodedError | undefined) =>
+        store.append(request, (error: CodedError | undefined) =>
           error === undefined ? resolve() : reject(error),
         );
       }),

@@ -9,36 +9,44 @@
 import {
   assertPresent,
   type ByteReader,
-  type ByteWriter,
   type CodedError,
   type Counters,
   createCounters,
   isCodedError,
   toError,
 } from "../../base/index.ts";
-import { parseTopicFilter } from "../../topic/index.ts";
+import type { KvEntry } from "../../kv/index.ts";
 import type {
   MapEntry,
   MapGuard,
   MapShard as MapShardFace,
   MapTransaction,
   MapWrite,
+  WriterStamp,
 } from "../api.ts";
 import type { CopySource } from "../copies/copy-source.ts";
 import type { StagedMap } from "../copies/map-staging.ts";
 import { MapSupply } from "../copies/map-supply.ts";
 import type { StagedState } from "../copies/staged.ts";
-import { putRecord, type ReadRecord, RecentWrites } from "../core/conflicts.ts";
+import { putRecord, RecentWrites } from "../core/conflicts.ts";
 import { storeErrors } from "../errors.ts";
-import type { CheckpointImage, ShardMachine } from "../machine.ts";
+import { asCodedError } from "../evidence.ts";
+import type { MapReplica } from "../fronts.ts";
+import { namesBytesMax } from "../log-items.ts";
+import type { CheckpointImage, Item, ShardMachine } from "../machine.ts";
 import type { Shard } from "../shard.ts";
-import { mapProofKey, type ShardStore } from "../shard-store.ts";
+import { mapProofKey, rowPrefix, type ShardStore } from "../shard-store.ts";
+import { readStamped, Stamping } from "../stamped.ts";
+import { type Decided, refusalOf, refusals, type ShardRequest } from "../verdict.ts";
+import { WriterTable } from "../writers.ts";
 import { mapKeyError } from "./keys.ts";
 import type { MapSlab } from "./map-slab.ts";
+import { encodeWrites, readRecords, writesBytesMax } from "./map-writes.ts";
 import { type Commit, TransactionRunner } from "./transaction.ts";
 import type { Version } from "./value.ts";
 
-export const mapItemKind = { write: 1 } as const;
+/** All but the first are of replicas alone. */
+export const mapItemKind = { write: 1, stamped: 2, openWriter: 3 } as const;
 
 export const mapCounterHelp = {
   keysWritten: "keys put or deleted",
@@ -63,13 +71,31 @@ type Decision = {
   readonly decide: (newest: Newest) => CodedError | undefined;
   readonly writes: readonly MapWrite[];
   readonly done: (error: CodedError | undefined, timeUs: number) => void;
+  /** Asked for by another node: decided once under its stamp, whatever comes of it. */
+  readonly asked?: Asked;
 };
 
-export class MapShard implements MapShardFace, ShardMachine {
+type Asked = {
+  readonly stamp: WriterStamp;
+  readonly request: ShardRequest;
+  readonly decided: Decided;
+};
+
+/** What becomes of a shard that is replicated. */
+export type MapReplicaParts = {
+  readonly stage: StageMap;
+  /** Loads them anew, once the stores hold what another replica had. */
+  readonly loadWriters: () => Promise<WriterTable>;
+};
+
+export class MapShard implements MapShardFace, ShardMachine, MapReplica {
   readonly counters: Counters<typeof mapCounterHelp> = createCounters(mapCounterHelp);
   /** Another one once its rows were copied from another replica. */
   #slab: MapSlab;
-  readonly #stage: StageMap | undefined;
+  readonly #replica: MapReplicaParts | undefined;
+  /** Of the nodes that ask for writes. */
+  #writers = new WriterTable();
+  readonly #stamping = new Stamping(mapItemKind.stamped);
   #recent = new RecentWrites(0);
   readonly #proposed = new Map<string, Version>();
   readonly #queue: Decision[] = [];
@@ -86,9 +112,14 @@ export class MapShard implements MapShardFace, ShardMachine {
   #pumping = false;
   #shard: Shard | undefined;
 
-  constructor(slab: MapSlab, stage?: StageMap) {
+  constructor(slab: MapSlab, replica?: MapReplicaParts) {
     this.#slab = slab;
-    this.#stage = stage;
+    this.#replica = replica;
+  }
+
+  /** Before anything is replayed. */
+  async load(): Promise<void> {
+    if (this.#replica !== undefined) this.#writers = await this.#replica.loadWriters();
   }
 
   /** Closes the circle of shard and machine; called once, before anything else. */
@@ -118,6 +149,27 @@ export class MapShard implements MapShardFace, ShardMachine {
 
   get shard(): Shard {
     return assertPresent(this.#shard, "map shard without its engine");
+  }
+
+  get failure(): CodedError | undefined {
+    return this.shard.failure;
+  }
+
+  whenApplied(timeUs: number, then: () => void): void {
+    this.shard.whenApplied(timeUs, then);
+  }
+
+  callSafely(call: () => void): void {
+    this.shard.callSafely(call);
+  }
+
+  sizeError(sizeBytes: number): CodedError | undefined {
+    return this.shard.sizeError(sizeBytes);
+  }
+
+  /** For the logical hash. */
+  writerStates(): string[] {
+    return this.#writers.states();
   }
 
   async get(key: string): Promise<MapEntry | undefined> {
@@ -189,8 +241,46 @@ export class MapShard implements MapShardFace, ShardMachine {
     });
   }
 
+  takes(kind: ShardRequest["kind"]): boolean {
+    return kind === "write" || kind === "commit";
+  }
+
+  prepare(): undefined {
+    return undefined;
+  }
+
+  /** Opens a writer; its epoch is the commit time of the opening. */
+  async openWriter(name: string): Promise<number> {
+    const sizeBytes = namesBytesMax(name);
+    const refusal = this.shard.refusal ?? this.shard.sizeError(sizeBytes);
+    if (refusal !== undefined) throw refusal;
+    this.#writers.decideOpen(name, this.appliedUs);
+    return new Promise((resolve, reject) => {
+      const timeUs = this.shard.cook({
+        ...{ kind: mapItemKind.openWriter, sizeBytes },
+        encode: (writer) => void writer.string(name),
+        done: (error) => (error === undefined ? resolve(timeUs) : reject(error)),
+      });
+    });
+  }
+
+  take(stamp: WriterStamp, request: ShardRequest, decided: Decided): void {
+    const done = (error: CodedError | undefined): void => decided(error, 0, 0);
+    const asked = { stamp, request, decided };
+    if (request.kind === "write") {
+      const { writes, guards } = request;
+      const decide = (newest: Newest) => this.#checkGuards(guards, newest);
+      this.#submit({ needs: guards.map(({ key }) => key), decide, writes, done, asked });
+    } else if (request.kind === "commit") {
+      const { commit } = request;
+      const decide = (newest: Newest) => this.#checkTransaction(commit, newest);
+      const needs = [...commit.present, ...commit.absent];
+      this.#submit({ needs, decide, writes: commit.writes, done, asked });
+    }
+  }
+
   #submit(decision: Decision): void {
-    const error = this.#writesError(decision.writes);
+    const error = this.writesError(decision.writes);
     if (error !== undefined) {
       decision.done(error, 0);
       return;
@@ -207,9 +297,10 @@ export class MapShard implements MapShardFace, ShardMachine {
    * A write without conditions passes those that wait for the disk, unless they share a key: a
    * retained put must be in the log before the message that its caller appends next.
    */
-  #waitsForNobody({ needs, writes }: Decision): boolean {
+  #waitsForNobody({ needs, writes, asked }: Decision): boolean {
     if (this.#queue.length === 0) return true;
-    if (needs.length > 0) return false;
+    // Those of another node are decided in its order.
+    if (needs.length > 0 || asked !== undefined) return false;
     const keys = new Set(writes.map(({ key }) => key));
     return !this.#queue.some(
       (other) =>
@@ -221,7 +312,7 @@ export class MapShard implements MapShardFace, ShardMachine {
     return keys.every((key) => this.#peek(key) !== undefined);
   }
 
-  #writesError(writes: readonly MapWrite[]): CodedError | undefined {
+  writesError(writes: readonly MapWrite[]): CodedError | undefined {
     for (const { key } of writes) {
       const error = mapKeyError(key);
       if (error !== undefined) return error;
@@ -262,6 +353,7 @@ export class MapShard implements MapShardFace, ShardMachine {
   #decide(decision: Decision, loaded: ReadonlyMap<string, Version>): void {
     const newest = (key: string): Version =>
       assertPresent(this.#peek(key) ?? loaded.get(key), "a key that was loaded is known");
+    if (decision.asked !== undefined) return this.#decideAsked(decision.asked, decision, newest);
     const refusal = this.shard.refusal ?? decision.decide(newest);
     if (refusal !== undefined) {
       decision.done(refusal, 0);
@@ -271,6 +363,38 @@ export class MapShard implements MapShardFace, ShardMachine {
     else this.#propose(decision);
   }
 
+  #decideAsked(asked: Asked, { decide, writes }: Decision, newest: Newest): void {
+    const { stamp, request, decided } = asked;
+    if (this.shard.refusal !== undefined) return decided(this.shard.refusal, 0, 0);
+    let error: CodedError | undefined;
+    try {
+      const known = this.#writers.decide(stamp, (lost, timeUs, why) => {
+        this.shard.callSafely(() => decided(lost, timeUs, why));
+      });
+      if (known === "repeat") return;
+      error = decide(newest);
+    } catch (fault) {
+      this.#writers.undecide(stamp);
+      return decided(asCodedError(fault), 0, 0);
+    }
+    const refusal = error === undefined ? refusals.none : refusalOf(error, request);
+    if (refusal === undefined) {
+      this.#writers.undecide(stamp);
+      return decided(error, 0, 0);
+    }
+    this.#stamping.begin({
+      stamp,
+      decided: (lost, timeUs, why) => {
+        if (lost !== undefined) this.#writers.refuse(stamp, lost);
+        decided(lost, timeUs, why);
+      },
+    });
+    if (refusal === refusals.none) return this.#propose({ writes, done: () => undefined });
+    const left = assertPresent(this.#stamping.end(), "what was begun");
+    this.shard.cook(this.#stamping.item(left, undefined, refusal));
+    this.shard.flush();
+  }
+
   /** Writes nothing. What it was decided on may not be durable yet: then neither is the answer. */
   #answer({ needs, done }: Decision): void {
     if (!needs.some((key) => this.#proposed.has(key))) return done(undefined, this.appliedUs);
@@ -278,9 +402,9 @@ export class MapShard implements MapShardFace, ShardMachine {
     this.#onApplied.push({ untilUs: this.#proposedUs, resolve });
   }
 
-  #propose({ writes, done }: Decision): void {
+  #propose({ writes, done }: Pick<Decision, "writes" | "done">): void {
     const reign = this.#reign;
-    const timeUs = this.shard.cook({
+    const item: Item = {
       kind: mapItemKind.write,
       sizeBytes: writesBytesMax(writes),
       encode: (writer) => encodeWrites(writer, writes),
@@ -289,7 +413,8 @@ export class MapShard implements MapShardFace, ShardMachine {
         if (this.shard.failure !== undefined) this.dispatch(Number.MAX_SAFE_INTEGER);
         done(error, error === undefined ? timeUs : 0);
       },
-    });
+    };
+    const timeUs = this.shard.cook(this.#stamping.wrap(item));
     // Deposed within it, by an entry that was refused: it never happens.
     if (reign !== this.#reign) return;
     this.#proposedUs = timeUs;
@@ -339,6 +464,12 @@ export class MapShard implements MapShardFace, ShardMachine {
   // -------------------------------------------------------------- machine
 
   apply(kind: number, timeUs: number, body: ByteReader): void {
+    if (kind === mapItemKind.stamped) {
+      const { stamp, refusal, kind: inner } = readStamped(body);
+      if (inner !== 0) this.apply(inner, timeUs, body);
+      return this.#writers.applyResult(stamp, timeUs, refusal);
+    }
+    if (kind === mapItemKind.openWriter) return this.#writers.applyOpen(body.string(), timeUs);
     if (kind !== mapItemKind.write) {
       throw storeErrors.shardCorrupt({ shard: this.number, reason: `item of kind ${kind}` });
     }
@@ -368,17 +499,23 @@ export class MapShard implements MapShardFace, ShardMachine {
     return new MapSupply(store, () => this.#slab);
   }
 
-  async stage(source: CopySource): Promise<StagedState> {
-    const staged = await assertPresent(this.#stage, "a replica can copy")(source);
+  async stage(source: CopySource, facts: readonly KvEntry[]): Promise<StagedState> {
+    const { stage, loadWriters } = assertPresent(this.#replica, "a replica can copy");
+    const staged = await stage(source);
     const old = this.#slab;
+    const copied = facts.filter(([key]) => key[0] === rowPrefix.writer);
     return {
-      ...{ rows: async () => staged.rows, counts: staged.counts },
+      ...{ rows: async () => [...staged.rows, ...copied], counts: staged.counts },
       leave: async () => undefined,
-      enter: async () => () => {
-        this.#slab = staged.slab;
-        this.#watch(staged.slab);
-        this.depose();
-        this.claim();
+      enter: async () => {
+        const writers = await loadWriters();
+        return () => {
+          this.depose(storeErrors.fateUnknown({ shard: this.number }));
+          this.#slab = staged.slab;
+          this.#writers = writers;
+          this.#watch(staged.slab);
+          this.claim();
+        };
       },
       settle: async () => {
         // Whoever reads it reads the new one instead.
@@ -393,8 +530,9 @@ export class MapShard implements MapShardFace, ShardMachine {
     // Items hold absolute values: what follows a loss builds on nothing before it.
   }
 
-  depose(): void {
+  depose(reason: CodedError): void {
     this.#reign++;
+    this.#writers.depose(reason);
     this.#proposed.clear();
     this.dispatch(Number.MAX_SAFE_INTEGER);
   }
@@ -402,6 +540,7 @@ export class MapShard implements MapShardFace, ShardMachine {
   capture(): CheckpointImage {
     this.#recent.forgetThrough(this.appliedUs);
     let proof: Uint8Array | undefined;
+    const addWriters = this.#writers.capture();
     const point = { index: this.shard.appliedIndex, timeUs: this.appliedUs };
     return {
       prepare: async () => {
@@ -410,8 +549,9 @@ export class MapShard implements MapShardFace, ShardMachine {
       },
       addRows: (batch) => {
         if (proof !== undefined) batch.put(mapProofKey, proof);
+        addWriters(batch);
       },
-      finish: () => undefined,
+      finish: (committed) => this.#writers.finish(committed),
     };
   }
 
@@ -420,39 +560,4 @@ export class MapShard implements MapShardFace, ShardMachine {
   }
 }
 
-/** Keys are longer than topics: only their wildcards matter here. */
-const branchLimits = { levelsMax: 65_535, controlCharacters: "allow" } as const;
-
-/** Whole values are read, whatever their time. A prefix is covered by the filter of its branch. */
-function readRecords(commit: Commit): ReadRecord[] {
-  const always = { fromUs: 0, toUs: Number.MAX_SAFE_INTEGER };
-  const keys = commit.reads.keys.map((target) => ({ target, ...always }));
-  const branches = commit.reads.prefixes.map((prefix) => {
-    const branch = prefix.slice(0, prefix.lastIndexOf("/") + 1);
-    return { target: parseTopicFilter(`${branch}#`, branchLimits), ...always };
-  });
-  return [...keys, ...branches];
-}
-
 const nothingLoaded: ReadonlyMap<string, Version> = new Map();
-const utf8BytesMax = 3;
-/** Lengths and marks of a write. */
-const writeOverheadBytes = 16;
-
-/** At least what `encodeWrites` writes. */
-function writesBytesMax(writes: readonly MapWrite[]): number {
-  let sizeBytes = writeOverheadBytes;
-  for (const { key, value } of writes) {
-    sizeBytes += writeOverheadBytes + key.length * utf8BytesMax + (value?.length ?? 0);
-  }
-  return sizeBytes;
-}
-
-function encodeWrites(writer: ByteWriter, writes: readonly MapWrite[]): void {
-  writer.varint(writes.length);
-  for (const { key, value } of writes) {
-    writer.string(key);
-    if (value === undefined) writer.u8(0);
-    else writer.u8(1).bytes(value);
-  }
-}

@@ -61,7 +61,7 @@ const node = await opening.catch((error) => {
   console.error(`cannot start: ${error.code} ${error.message}`);
   process.exit(4);
 });
-const { store, host, forwarder, logs, roster, controller } = node;
+const { store, host, logs, roster, controller } = node;
 
 const answers = {
   /** Resolves with the commit time. */
@@ -82,7 +82,7 @@ const answers = {
         frame: Buffer.from(value),
         evidence: undefined,
       };
-      forwarder.append(request, (error, outcome) =>
+      store.append(request, (error, outcome) =>
         outcome?.kind === "stored" ? resolve(outcome.timeUs) : reject(error),
       );
     }),

@@ -23,7 +23,7 @@ type Rig = {
 
 async function boot(): Promise<Rig> {
   const world = createReplicaWorld("deposed", [1]);
-  const machine = new ReplicaMachine(1, world);
+  const machine = new ReplicaMachine(1, world, { forwards: false });
   const run = <T>(promise: Promise<T>): Promise<T> => world.clock.complete(promise, 3_600_000);
   await run(machine.format());
   const process = await run(machine.boot([machine.member]));

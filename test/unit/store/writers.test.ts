@@ -74,8 +74,7 @@ test("writers and their results come back from rows", async () => {
   table.decide(stamp(1), never);
   table.applyResult(stamp(1), 50);
   await kv.save(store, table);
-  const next = new WriterTable();
-  await kv.run(next.load(store));
+  const next = await kv.run(WriterTable.open(store));
   let timeUs = 0;
   expect(
     next.decide(stamp(1), (_, result) => {
@@ -84,6 +83,25 @@ test("writers and their results come back from rows", async () => {
   ).toBe("repeat");
   expect(timeUs).toBe(50);
   expect(next.decide(stamp(2), never)).toBe("new");
+});
+
+test("what was decided to do nothing is a result, and comes back as one", async () => {
+  const kv = new KvBench(1);
+  const store = await kv.openShardStore();
+  const table = opened();
+  table.decide(stamp(1), never);
+  table.applyResult(stamp(1), 50, 7);
+  await kv.save(store, table);
+  const next = await kv.run(WriterTable.open(store));
+  for (const each of [table, next]) {
+    const told: unknown[] = [];
+    expect(each.decide(stamp(1), (...result) => told.push(...result))).toBe("repeat");
+    expect(told).toEqual([undefined, 50, 7]);
+    expect(each.decide(stamp(2), never)).toBe("new");
+    each.undecide(stamp(2));
+    expect(each.decide(stamp(2), never)).toBe("new");
+  }
+  expect(next.states()).toEqual(table.states());
 });
 
 test("a full table makes room from writers that were idle for a day, or refuses", async () => {
@@ -96,8 +114,7 @@ test("a full table makes room from writers that were idle for a day, or refuses"
   table.decideOpen("one more", laterUs);
   table.applyOpen("one more", laterUs);
   await kv.save(store, table);
-  const next = new WriterTable();
-  await kv.run(next.load(store));
+  const next = await kv.run(WriterTable.open(store));
   expect(() => next.decide({ name: "w0", epoch: 1, sequence: 1 }, never)).toThrow("newer epoch");
   expect(next.decide({ name: "w5", epoch: 1_000_000, sequence: 1 }, never)).toBe("new");
 });
@@ -116,8 +133,7 @@ test("a closed writer is forgotten, durably: its name makes room and its stamps 
   expect(table.resultOf(stamp(1))).toBeUndefined();
   expect(() => table.decide(stamp(2), never)).toThrow("newer epoch");
   await kv.save(store, table, 2);
-  const again = new WriterTable();
-  await kv.run(again.load(store));
+  const again = await kv.run(WriterTable.open(store));
   expect(again.resultOf(stamp(1))).toBeUndefined();
 });
 
