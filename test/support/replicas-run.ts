@@ -191,9 +191,7 @@ export class ReplicasRun {
       this.#machines = this.#machines.filter((machine) => machine !== old);
     }
     this.#machines = [...this.#machines, fresh];
-    for (const { process } of this.#machines) {
-      if (process !== undefined) await process.host.admit([fresh.member]);
-    }
+    for (const machine of this.#machines) await this.#admit(machine, fresh);
     this.#boot(fresh);
     const { node } = fresh;
     for (const group of groups) {
@@ -215,6 +213,18 @@ export class ReplicasRun {
     }
     while (!this.#areEqual(30)) await this.#pause(200);
     this.#isReplacing = false;
+  }
+
+  /** Tells a node of a new one; again while its disk is full. */
+  async #admit(machine: ReplicaMachine, { member }: ReplicaMachine): Promise<void> {
+    for (;;) {
+      try {
+        return await machine.process?.host.admit([member]);
+      } catch (error) {
+        if (!isFull(error)) throw error;
+      }
+      await this.#pause(100);
+    }
   }
 
   async #change(

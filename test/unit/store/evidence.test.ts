@@ -207,3 +207,53 @@ describe("a process that is deposed", () => {
     expect(table.decide(item(2), never)).toBe("new");
   });
 });
+
+describe("an owner that claimed in the log", () => {
+  const byOwner = (ownerEpoch: number): EvidenceItem => ({ ...item(0), ownerEpoch });
+
+  test("refuses older ones at whoever leads next, from the log or from a checkpoint", async () => {
+    const { kv, store, table, open } = await bench();
+    await open(6);
+    table.decideClaim(byOwner(6));
+    table.applyClaimed(byOwner(6));
+    table.applyTaken({ ...item(1), ownerEpoch: 6 });
+    const next = async (led: EvidenceTable): Promise<void> => {
+      led.depose(storeErrors.closed());
+      await expect(kv.run(led.open("p", claim))).rejects.toThrow("replaced");
+      await kv.run(led.open("p", { ...claim, ownerEpoch: 6 }));
+      expect(led.isClaimed("p")).toBe(true);
+      expect(led.list("p", claim6)).toEqual([1]);
+    };
+    const claim6 = { ...claim, ownerEpoch: 6 };
+    await next(table);
+    await kv.save(store, table);
+    await next(table);
+    await next(new EvidenceTable(store));
+  });
+
+  test("stays known while its claim is on its way, whoever closes the publisher", async () => {
+    const { kv, table, open } = await bench();
+    await open(6);
+    table.decideClaim(byOwner(6));
+    table.close("p", { ...claim, ownerEpoch: 6 });
+    await expect(kv.run(table.open("p", claim))).rejects.toThrow("replaced");
+    table.applyClaimed(byOwner(6));
+    expect(table.isOpen("p")).toBe(false);
+    await expect(kv.run(table.open("p", claim))).rejects.toThrow("replaced");
+  });
+
+  test("ends with its incarnation, and leaves no row", async () => {
+    const { kv, store, table, open } = await bench();
+    await open();
+    table.decideClaim(byOwner(4));
+    table.applyClaimed(byOwner(4));
+    await kv.save(store, table);
+    expect([...(await kv.run(table.taken("p", claim.incarnation)))]).toEqual([]);
+    const ids = await kv.run(table.decideEnd("p", claim.incarnation));
+    table.applyEnded("p", claim.incarnation, ids);
+    await kv.save(store, table, 2);
+    await open();
+    expect(table.isClaimed("p")).toBe(false);
+    expect((await kv.run(store.listRows())).length).toBe(1);
+  });
+});
