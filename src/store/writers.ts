@@ -11,7 +11,7 @@ import type { WriterStamp } from "./api.ts";
 import { storeErrors } from "./errors.ts";
 import { rowPrefix, type ShardStore } from "./shard-store.ts";
 
-/** Told the commit time of the original and why it did nothing (0: it did), or why there will be none. */
+/** Told the commit time of the original, and why it did nothing (0: it did); or why there is none. */
 type Waiter = (error: CodedError | undefined, timeUs: number, refusal: number) => void;
 
 type Writer = {
