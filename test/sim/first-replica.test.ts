@@ -11,7 +11,7 @@ const isLong = process.env.FLAGSTONE_LONG === "1";
 function strikesOf(steps: number, firstOwn: number): Strike[] {
   const strikes: Strike[] = [];
   for (let step = 1; step <= steps; step++) {
-    const every = isLong || step > steps - 8 ? 1 : step >= firstOwn ? 6 : 24;
+    const every = isLong || step > steps - 8 ? 1 : step >= firstOwn ? 10 : 40;
     const isMeant = one === undefined ? step % every === 0 : step === Number(one);
     if (isMeant) strikes.push({ step, how: "power" });
     if (isMeant && (every === 1 || step % 4 === 0)) strikes.push({ step, how: "kill" });
@@ -51,6 +51,8 @@ test("cut off at any step it is the old directory or a member, and a rerun finis
     counts[isMember ? "member" : "old"]++;
     if (!isMember) expect(await run.heldLocally(), told).toEqual(before);
     expect(await run.become(), told).toMatchObject({ isNew: !isMember });
+    // Finished is durable.
+    run.machine.crash();
     expect((await run.heldByMember()).held, told).toEqual(before);
   }
   console.log(`first replica: ${JSON.stringify(counts)}`);
