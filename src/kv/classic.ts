@@ -53,6 +53,9 @@ const defaultCacheBytes = 8 * 1024 * 1024;
 const emptyKey = Buffer.alloc(0);
 /** Above every key in use, for the upper end of an open range. */
 const lastKey = Buffer.alloc(64, 0xff);
+/** So many write buffers of rows are compacted at a time; read in pages to find where they end. */
+const stretchBuffers = 4;
+const stretchPageRows = 100;
 
 export type ClassicComponents = {
   readonly disk: Disk;
@@ -93,10 +96,11 @@ async function openLevel(path: string, options: KvOptions, parts: Parts): Promis
   } catch (error) {
     throw levelError(path, error);
   }
+  const writeBufferBytes = options.writeBufferBytes ?? defaultWriteBufferBytes;
   const level: Level = new ClassicLevel<Buffer, Buffer>(path, {
     keyEncoding: "buffer",
     valueEncoding: "buffer",
-    writeBufferSize: options.writeBufferBytes ?? defaultWriteBufferBytes,
+    writeBufferSize: writeBufferBytes,
     cacheSize: options.cacheBytes ?? defaultCacheBytes,
   });
   try {
@@ -113,7 +117,7 @@ async function openLevel(path: string, options: KvOptions, parts: Parts): Promis
     throw levelError(path, error);
   }
   openPaths.add(path);
-  return new ClassicKv(path, level, parts);
+  return new ClassicKv(path, level, { ...parts, stretchBytes: stretchBuffers * writeBufferBytes });
 }
 
 async function checkLevel(path: string, options: KvOptions, disk: Disk): Promise<void> {
@@ -250,13 +254,15 @@ class ClassicKv implements Kv {
   readonly #gate: Gate;
   readonly #writes: WriteQueue;
   readonly #gets: GatheredGets;
+  readonly #stretchBytes: number;
   #closing: Promise<void> | undefined;
 
-  constructor(path: string, level: Level, parts: Parts) {
+  constructor(path: string, level: Level, parts: Parts & { readonly stretchBytes: number }) {
     this.path = path;
     this.#level = level;
     this.#gets = new GatheredGets(level);
     this.#disk = parts.disk;
+    this.#stretchBytes = parts.stretchBytes;
     this.#gate = parts.gate;
     this.#writes = new WriteQueue(path);
   }
@@ -310,8 +316,55 @@ class ClassicKv implements Kv {
     return this.#read(() => this.#level.approximateSize(gte, lt));
   }
 
-  compact(): Promise<void> {
-    return this.#read(() => this.#level.compactRange(emptyKey, lastKey));
+  // LevelDB writes rows and what deleted them into one table, which it merges with the levels above
+  // it only: a table that lies deepest keeps both. So each stretch of keys gets a new write at either
+  // end, which makes a table above all that the stretch has. Stretch by stretch: all stores share
+  // LevelDB's one thread.
+  async compact(): Promise<void> {
+    await this.#compactRange(emptyKey, emptyKey);
+    for (let from: Buffer | undefined = emptyKey; from !== undefined; ) {
+      const next: Buffer | undefined = await this.#endOfStretch(from);
+      await this.#renew([from, next ?? lastKey]);
+      await this.#compactRange(from, next ?? lastKey);
+      from = next;
+    }
+  }
+
+  #compactRange(from: Buffer, to: Buffer): Promise<void> {
+    return this.#read(() => this.#level.compactRange(from, to));
+  }
+
+  /** A key that enough rows lie before; undefined where there are fewer. */
+  async #endOfStretch(from: Buffer): Promise<Buffer | undefined> {
+    const cursor = this.cursor({ gte: from });
+    try {
+      for (let seenBytes = 0; ; ) {
+        const rows = await cursor.next(stretchPageRows);
+        const last = rows.at(-1);
+        if (last === undefined) return undefined;
+        for (const [key, value] of rows) seenBytes += key.length + value.length;
+        if (seenBytes >= this.#stretchBytes && !last[0].equals(from)) return last[0];
+      }
+    } finally {
+      // One that is open keeps what it may still read.
+      await cursor.close();
+    }
+  }
+
+  /** Writes what these keys have. */
+  #renew(keys: readonly Buffer[]): Promise<void> {
+    return this.#writes.run(() =>
+      this.#gate.run(async () => {
+        const values = await guarded(this.path, this.#level.getMany([...keys]));
+        const batch = this.#level.batch();
+        for (const [at, key] of keys.entries()) {
+          const value = values[at];
+          if (value === undefined) batch.del(key);
+          else batch.put(key, value);
+        }
+        await guarded(this.path, batch.write());
+      }),
+    );
   }
 
   close(): Promise<void> {

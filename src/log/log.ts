@@ -185,6 +185,11 @@ class Log implements WriteAheadLog {
     return this.#pool.fileBytes;
   }
 
+  async trim(): Promise<void> {
+    if (this.#closing !== undefined) throw logErrors.closed({ path: this.#place.dir });
+    await this.#pool.trim();
+  }
+
   get damage(): readonly LogDamage[] {
     return this.#report.damage;
   }

@@ -218,6 +218,27 @@ export class SegmentPool {
       });
   }
 
+  /** Removes free files: what was retired before the call, but for the one that is ready. */
+  async trim(): Promise<void> {
+    const trimming = this.#retiring.then(() => this.#removeFree());
+    this.#retiring = trimming.catch(() => undefined); // told to who asked; the files are in nobody's way
+    await trimming;
+  }
+
+  async #removeFree(): Promise<void> {
+    // It may be about to take one of them.
+    while (this.#preparing !== undefined) await this.#preparing;
+    if (this.#stopped) return;
+    for (let file = this.#free.pop(); file !== undefined; file = this.#free.pop()) {
+      try {
+        await this.#removeUsed(file);
+      } catch (error) {
+        this.#free.push(file);
+        throw error;
+      }
+    }
+  }
+
   /** Stops background work and closes the ready segment. */
   async close(): Promise<void> {
     this.stop();

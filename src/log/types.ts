@@ -173,6 +173,8 @@ export interface WriteAheadLog {
   copyBacklog(shard: number, path: string): Promise<LogRange | undefined>;
   /** Resolves when a later flush on stable storage proves that all appended so far is synced. */
   prove(): Promise<void>;
+  /** Removes the free segments that are kept for reuse, but for the one that is next. */
+  trim(): Promise<void>;
   /** Bytes of all segment files, free ones included. */
   readonly sizeBytes: number;
   /** The first EIO or fdatasync error; the log takes nothing more after it. */

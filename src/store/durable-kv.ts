@@ -118,7 +118,7 @@ export class DurableKv {
 
   /** Rewrites what is stored as tables in order: deleted rows give their room back. */
   async compact(): Promise<void> {
-    await this.#reopening;
+    await this.#usable();
     if (this.#closing !== undefined) throw storeErrors.closed();
     await this.#kv.compact();
   }

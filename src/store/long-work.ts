@@ -1,8 +1,9 @@
-// Work of an operator that looks at whole slabs, one slab at a time within the work slots of its
-// group: verifying, compacting, packing anew. It reports after each slab and can be cancelled between
+// Work of an operator that looks at whole slabs and stores, one at a time within the work slots of
+// its group: verifying, compacting, packing anew. It reports after each and can be cancelled between
 // two.
 
 import type { Clock } from "../base/index.ts";
+import type { WriteAheadLog } from "../log/index.ts";
 import type { OpenDatabase } from "./databases.ts";
 import { storeErrors } from "./errors.ts";
 import { LostBatch } from "./layout/lost-batch.ts";
@@ -15,6 +16,7 @@ import type {
   VerifyReport,
   WorkOptions,
 } from "./operator-api.ts";
+import type { OpenLogShard, OpenMapShard } from "./shard-opener.ts";
 import { walkSlab } from "./walk.ts";
 
 /** Findings of one report; the rest are counted by the reader's own counters and the log. */
@@ -109,27 +111,63 @@ function createPace(
   };
 }
 
-/** Makes sealed slabs as small as their store can: logs become tables, compressed and in order. */
-export async function compactSlabs(
+/**
+ * Makes all stores but the current slabs as small as they can be: logs become tables, compressed and
+ * in order, without what was deleted. What the log and copies still have of that goes first.
+ */
+export async function compactStores(
   databases: readonly OpenDatabase[],
   options: WorkOptions,
+  log: WriteAheadLog,
 ): Promise<CompactReport> {
-  const places = placesOf(databases, options, (state) => state === "sealed");
-  let bytesBefore = 0;
-  let bytesAfter = 0;
-  await eachSlab("compact", places, options, async ({ log, generation }) => {
-    const slab = await log.generations.slabOf(generation);
-    if (slab === undefined) return;
-    const endWalk = slab.beginWalk();
-    try {
-      bytesBefore += await log.generations.sizeOf(generation);
-      await slab.compact();
-    } finally {
-      endWalk();
-    }
-    bytesAfter += await log.generations.sizeOf(generation);
-  });
-  return { slabs: places.length, bytesBefore, bytesAfter };
+  const logBytes = log.sizeBytes;
+  const slabs = placesOf(databases, options, (state) => state === "sealed");
+  const shards = databases.flatMap((database) =>
+    database.shards
+      .filter(({ shard }) => options.shard === undefined || shard.number === options.shard)
+      .map((shard) => ({ ...shard, database })),
+  );
+  const measured = async (): Promise<number> => {
+    let sizeBytes = 0;
+    for (const { measure } of shards) sizeBytes += await measure();
+    return sizeBytes;
+  };
+  const steps = shards.flatMap((place): Step[] => [
+    {
+      database: place.database,
+      what: `${place.database.record.name} shard ${place.shard.number}`,
+      run: () => compactShard(place),
+    },
+    ...slabs.filter((slab) => slab.log === place.log).map((slab) => slabStep(slab, compactSlab)),
+  ]);
+  const bytesBefore = await measured();
+  await eachStep("compact", "stores", steps, options);
+  await log.trim();
+  return {
+    ...{ slabs: slabs.length, shards: shards.length, bytesBefore, bytesAfter: await measured() },
+    logBytesFreed: Math.max(0, logBytes - log.sizeBytes),
+  };
+}
+
+async function compactShard(open: OpenMapShard | OpenLogShard): Promise<void> {
+  const { shard, store } = open;
+  const map = "map" in open ? open.map : undefined;
+  map?.renewCopy();
+  await shard.checkpoint();
+  await map?.compact();
+  await store.compact();
+}
+
+async function compactSlab({ log, generation }: Place): Promise<void> {
+  const slab = await log.generations.slabOf(generation);
+  if (slab === undefined) return;
+  const endWalk = slab.beginWalk();
+  try {
+    await slab.compact();
+  } finally {
+    endWalk();
+  }
+  log.generations.rewritten(generation);
 }
 
 function placesOf(
@@ -148,21 +186,51 @@ function placesOf(
   );
 }
 
-async function eachSlab(
+type Step = {
+  readonly database: OpenDatabase;
+  readonly what: string;
+  readonly run: () => Promise<void>;
+};
+
+function slabStep(place: Place, visit: (place: Place) => Promise<void>): Step {
+  const { database, log, generation } = place;
+  return {
+    database,
+    what: `${database.record.name} shard ${log.number} generation ${generation}`,
+    run: async () => {
+      // Dropped since the list was made: there is nothing left to look at.
+      const isThere = log.generations.readable.some(({ number }) => number === generation);
+      if (isThere) await visit(place);
+    },
+  };
+}
+
+async function eachStep(
+  work: string,
+  unit: string,
+  steps: readonly Step[],
+  { onProgress, isCancelled }: WorkOptions,
+): Promise<void> {
+  for (const [done, { database, what, run }] of steps.entries()) {
+    if (isCancelled?.() === true) throw storeErrors.workCancelled({ work });
+    onProgress?.({ done, total: steps.length, unit, what });
+    await database.group.slots.run(run);
+  }
+  onProgress?.({ done: steps.length, total: steps.length, unit, what: "done" });
+}
+
+function eachSlab(
   work: string,
   places: readonly Place[],
-  { onProgress, isCancelled }: WorkOptions,
+  options: WorkOptions,
   visit: (place: Place) => Promise<void>,
 ): Promise<void> {
-  for (const [done, place] of places.entries()) {
-    if (isCancelled?.() === true) throw storeErrors.workCancelled({ work });
-    const what = `${place.database.record.name} shard ${place.log.number} generation ${place.generation}`;
-    onProgress?.({ done, total: places.length, unit: "slabs", what });
-    // Dropped since the list was made: there is nothing left to look at.
-    if (!place.log.generations.readable.some(({ number }) => number === place.generation)) continue;
-    await place.database.group.slots.run(() => visit(place));
-  }
-  onProgress?.({ done: places.length, total: places.length, unit: "slabs", what: "done" });
+  return eachStep(
+    work,
+    "slabs",
+    places.map((place) => slabStep(place, visit)),
+    options,
+  );
 }
 
 function faultOf(

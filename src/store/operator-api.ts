@@ -237,9 +237,14 @@ export type VerifyReport = {
 };
 
 export type CompactReport = {
+  /** Sealed ones. */
   readonly slabs: number;
+  readonly shards: number;
+  /** All that the shards take on the volume. */
   readonly bytesBefore: number;
   readonly bytesAfter: number;
+  /** Of the log, which all shards share: what they held of it, and segments kept for later use. */
+  readonly logBytesFreed: number;
 };
 
 export type RepackOptions = WorkOptions & {
@@ -317,7 +322,10 @@ export interface StoreOperator {
    * gain little. What is cancelled or killed loses the slab it was at; the others stand.
    */
   repack(options?: RepackOptions): Promise<RepackReport>;
-  /** Rewrites the stores of sealed slabs as they are. Expired TTVs stay. */
+  /**
+   * Takes a checkpoint of each shard, rewrites its stores as they are, so that what was deleted gives
+   * its room back, and shortens the log. The current slab stays as it is, and so do expired TTVs.
+   */
   compact(options?: WorkOptions): Promise<CompactReport>;
   /** Of ordered TTVs, topics and writers, or of a map: equal wherever a shard is equal. */
   logicalHash(shard: ShardNumber): Promise<string>;

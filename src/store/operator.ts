@@ -5,6 +5,7 @@
 // is repeated.
 
 import { type Clock, joinPath } from "../base/index.ts";
+import type { WriteAheadLog } from "../log/index.ts";
 import { alarmsOf } from "./alarms.ts";
 import type { MapShard, ShardNumber } from "./api.ts";
 import { builtInDatabases } from "./catalog.ts";
@@ -16,7 +17,7 @@ import type { Group } from "./group.ts";
 import type { Groups } from "./groups.ts";
 import type { LogShard } from "./log-shard.ts";
 import { hashLogShard, hashMapShard } from "./logical-hash.ts";
-import { compactSlabs, repackSlabs, verifySlabs } from "./long-work.ts";
+import { compactStores, repackSlabs, verifySlabs } from "./long-work.ts";
 import type {
   Alarm,
   CompactReport,
@@ -44,6 +45,7 @@ import { folderName } from "./slab/slab-name.ts";
 export type OperatorParts = {
   readonly databases: Databases;
   readonly groups: Groups;
+  readonly log: WriteAheadLog;
   readonly clock: Clock;
 };
 
@@ -55,11 +57,13 @@ type HoldOptions = {
 export class Operator implements StoreOperator {
   readonly #databases: Databases;
   readonly #groups: Groups;
+  readonly #log: WriteAheadLog;
   readonly #clock: Clock;
 
   constructor(parts: OperatorParts) {
     this.#databases = parts.databases;
     this.#groups = parts.groups;
+    this.#log = parts.log;
     this.#clock = parts.clock;
   }
 
@@ -169,7 +173,7 @@ export class Operator implements StoreOperator {
   }
 
   async compact(options: WorkOptions = {}): Promise<CompactReport> {
-    return compactSlabs(this.#chosen(options.database), options);
+    return compactStores(this.#chosen(options.database), options, this.#log);
   }
 
   async logicalHash(number: ShardNumber): Promise<string> {

@@ -79,8 +79,9 @@ export type LogShardContext = {
   readonly onMoved: (log: LogShard, tailUs: number) => void;
 };
 
-export type OpenMapShard = GroupShard & { readonly map: MapShard; readonly closer: Closer };
-export type OpenLogShard = GroupShard & { readonly log: LogShard; readonly closer: Closer };
+type OpenShard = GroupShard & { readonly store: ShardStore; readonly closer: Closer };
+export type OpenMapShard = OpenShard & { readonly map: MapShard };
+export type OpenLogShard = OpenShard & { readonly log: LogShard };
 
 export class ShardOpener {
   readonly #parts: ShardOpenerParts;
@@ -144,9 +145,9 @@ export class ShardOpener {
       }
       if (damage !== undefined || copy === "damaged" || store.isMended) await proveAgain(shard);
       const size = remembered(
-        async () => (await this.#sizeOf(dir, "store")) + (await this.#sizeOf(dir, place)),
+        async () => (await this.#sizeOf(dir, place)) + (await this.#besideBytes(dir)),
       );
-      return { shard, map, log: undefined, ...size, closer };
+      return { shard, map, log: undefined, store, ...size, closer };
     } catch (error) {
       await closer.close();
       throw error;
@@ -168,9 +169,9 @@ export class ShardOpener {
       }
       const log = await this.#recoverLog(dir, store, context, closer);
       const size = remembered(
-        async () => (await this.#sizeOf(dir, "store")) + (await log.generations.measure()),
+        async () => (await log.generations.measure()) + (await this.#besideBytes(dir)),
       );
-      return { shard: log.shard, log, ...size, closer };
+      return { shard: log.shard, log, store, ...size, closer };
     } catch (error) {
       await closer.close();
       throw error;
@@ -286,6 +287,16 @@ export class ShardOpener {
 
   #sizeOf(dir: string, name: string): Promise<number> {
     return this.#parts.kv.sizeBytes(joinPath(dir, name));
+  }
+
+  /** The shard store, and the files beside it: copies of rows, what was copied out of the log. */
+  async #besideBytes(dir: string): Promise<number> {
+    const { disk } = this.#parts;
+    let sizeBytes = await this.#sizeOf(dir, "store");
+    for (const { name, isDirectory } of await disk.list(dir)) {
+      if (!isDirectory) sizeBytes += await disk.usedBytes(joinPath(dir, name));
+    }
+    return sizeBytes;
   }
 
   #makeLog(dir: string, number: ShardNumber, epoch: () => number): ShardLog {

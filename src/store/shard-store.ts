@@ -209,6 +209,11 @@ export class ShardStore {
     return rows;
   }
 
+  /** Deleted rows give their room back. */
+  compact(): Promise<void> {
+    return this.#kv.compact();
+  }
+
   get(key: Uint8Array): Promise<Buffer | undefined> {
     return this.#kv.get(key);
   }

@@ -174,7 +174,8 @@ export class LocalStore implements Store {
       home: (publisher) => this.#databases.home(publisher),
       others: (publisher) => this.#databases.others(publisher),
     });
-    this.operator = new Operator({ databases: this.#databases, groups: this.#groups, clock });
+    const [databases, groups] = [this.#databases, this.#groups];
+    this.operator = new Operator({ databases, groups, log, clock });
   }
 
   async openMaps(): Promise<void> {

@@ -269,7 +269,9 @@ export function paperNode() {
       ...{ slabs: 1, packed: 1, withoutRoom: 0, blocksBefore: 9, blocksAfter: 2 },
       ...{ bytesBefore: 2, bytesAfter: 1, ttvsExpired: 3 },
     }),
-    compact: async () => ({ slabs: 1, ttvsRemoved: 0, bytesBefore: 2, bytesAfter: 1 }),
+    compact: async () => ({
+      ...{ slabs: 1, shards: 2, bytesBefore: 2, bytesAfter: 1, logBytesFreed: 0 },
+    }),
     logicalHash: async () => "0",
   };
   const tap = new Tap();

@@ -131,7 +131,7 @@ export const commandRows: readonly CommandRow[] = [
   },
   {
     name: "compact",
-    summary: "rewrite the stores of sealed slabs",
+    summary: "give back the room of what was deleted: rewrite stores, shorten the log",
     load: async () => (await import("./tasks.ts")).compact,
   },
   {

@@ -115,7 +115,10 @@ const startCommand = (kind: "verify" | "compact" | "repack", summary: string): C
   });
 
 export const verify: Command = startCommand("verify", "read every stored block and check it");
-export const compact: Command = startCommand("compact", "rewrite the stores of sealed slabs");
+export const compact: Command = startCommand(
+  "compact",
+  "give back the room of what was deleted: rewrite stores, shorten the log",
+);
 export const repack: Command = startCommand(
   "repack",
   "pack sealed slabs anew: full blocks, nothing that expired",

@@ -81,6 +81,11 @@ export class MapCopier {
     if (this.#changed.size > changedKeysMax) this.#changed = undefined;
   }
 
+  /** The next copy is of all rows: what the last ones say of deleted rows goes. */
+  renew(): void {
+    this.#changed = undefined;
+  }
+
   /** Before the checkpoint of `point`. If it cannot be written, the older copy stands: logged. */
   async write(kv: DurableKv, point: MapCopyPoint): Promise<void> {
     const changed = this.#changed;

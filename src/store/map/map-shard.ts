@@ -191,6 +191,16 @@ export class MapShard implements MapShardFace, ShardMachine, MapReplica {
     return this.#read((slab) => slab.match(prefix, filter, options));
   }
 
+  /** The copy that the next checkpoint writes says nothing of deleted rows. */
+  renewCopy(): void {
+    this.#slab.renewCopy();
+  }
+
+  /** Deleted rows give their room back. */
+  compact(): Promise<void> {
+    return this.#read((slab) => slab.compact());
+  }
+
   /** Once more where the slab gave way to another while it was read. */
   async #read<T>(read: (slab: MapSlab) => Promise<T>): Promise<T> {
     for (;;) {

@@ -150,6 +150,17 @@ export class MapSlab {
     await this.#copier?.write(this.#kv, point);
   }
 
+  /** The next copy says nothing of deleted rows. */
+  renewCopy(): void {
+    this.#copier?.renew();
+  }
+
+  /** Deleted rows give their room back. */
+  async compact(): Promise<void> {
+    await this.#settled();
+    await this.#kv.compact();
+  }
+
   /** Rows as they lie, for another replica: what is not written yet is in the log. */
   page(after: Uint8Array | undefined): Promise<CopyPage> {
     return readPage(this.#kv, after);

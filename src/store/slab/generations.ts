@@ -88,7 +88,7 @@ export class Generations {
   #preparing: Promise<LogSlab> | undefined;
   #current: LogSlab | undefined;
   #cooking: LogSlab | undefined;
-  readonly #sizes = new SlabSizes((number) => this.#sizeOf(number));
+  readonly #sizes = new SlabSizes((number) => this.sizeOf(number));
   /** Slabs that are being packed anew. */
   readonly packs: Packs;
   #memoryBytes = 0;
@@ -113,7 +113,7 @@ export class Generations {
       makeSlab: (stores, lts, span) => this.#makeSlab(stores, lts, span),
       onSwitched: (number) => {
         this.#trust.switched(number);
-        this.#sizes.forget(number);
+        this.#sizes.doubt(number);
         parts.phase("repack.switched");
       },
     });
@@ -364,16 +364,17 @@ export class Generations {
   }
 
   /** Bytes that its slab takes on the volume now. */
-  sizeOf(number: number): Promise<number> {
-    return this.#sizeOf(number);
-  }
-
-  async #sizeOf(number: number): Promise<number> {
+  async sizeOf(number: number): Promise<number> {
     const { folders } = this.#shelf;
     const pack = this.#table.find(number)?.pack ?? 0;
     const packing = this.packs.nameOf(number);
     const sizeBytes = await folders.size({ number, pack });
     return sizeBytes + (packing === undefined ? 0 : await folders.size(packing));
+  }
+
+  /** Its stores take another size on the volume. */
+  rewritten(number: number): void {
+    this.#sizes.doubt(number);
   }
 
   /** The time decides: a rotation whose entry was lost leaves its TTVs to the generation before. */

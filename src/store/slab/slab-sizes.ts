@@ -28,9 +28,10 @@ export class SlabSizes {
     return sum;
   }
 
-  /** It is another folder now. */
-  forget(generation: number): void {
-    this.#sizes.delete(generation);
+  /** It is another folder now, or written anew: asked for again. */
+  doubt(generation: number): void {
+    const known = this.#sizes.get(generation);
+    if (known !== undefined) this.#sizes.set(generation, { ...known, isAtRest: false });
   }
 
   /** As last measured. */

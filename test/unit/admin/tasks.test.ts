@@ -44,7 +44,9 @@ function machine(stepMs = 1000) {
       }
       return { slabs: 1, blocks: 4, ttvs: 10, findings: [] };
     },
-    compact: async () => ({ slabs: 0, ttvsRemoved: 0, bytesBefore: 0, bytesAfter: 0 }),
+    compact: async () => ({
+      ...{ slabs: 0, shards: 1, bytesBefore: 0, bytesAfter: 0, logBytesFreed: 0 },
+    }),
     repack: async () => ({
       ...{ slabs: 2, packed: 1, withoutRoom: 0, blocksBefore: 9, blocksAfter: 2 },
       ...{ bytesBefore: 9, bytesAfter: 4, ttvsExpired: 3 },

@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import fs from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -206,6 +207,70 @@ test("a gate serves in order and a task that fails gives its slot on", async () 
   expect(events).toEqual(["a", "b", "c"]);
   expect(results.map((result) => result.status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
   expect(gate.waitingCount).toBe(0);
+});
+
+test("compact leaves nothing on the volume of what was deleted, wherever its table lies", async () => {
+  await inFolder(async (path) => {
+    const driver = createClassicDriver({ disk: nodeDisk });
+    const kv = await driver.open(path);
+    const rows = (from: number): Buffer[] =>
+      Array.from({ length: 100 }, (_, at) => Buffer.from(`row ${from + at}`));
+    // Written and deleted within one table, then once more above it.
+    for (const from of [1000, 2000, 1050]) {
+      const put = kv.batch();
+      for (const key of rows(from)) put.put(key, randomBytes(5000));
+      await put.write();
+      const gone = kv.batch();
+      for (const key of rows(from)) gone.delete(key);
+      gone.put(Buffer.from("zz stays"), Buffer.from(`${from}`));
+      await gone.write();
+      await kv.compact();
+      expect(await driver.sizeBytes(path)).toBeLessThan(64 * 1024);
+    }
+    expect((await kv.get(Buffer.from("zz stays")))?.toString()).toBe("1050");
+    await kv.clear({});
+    await kv.compact();
+    expect(fs.readdirSync(path).filter((name) => name.endsWith(".ldb"))).toEqual([]);
+    await kv.close();
+  });
+});
+
+test("what is written while a store is compacted, stretch by stretch, is there behind it", async () => {
+  await inFolder(async (path) => {
+    const driver = createClassicDriver({ disk: nodeDisk });
+    const kv = await driver.open(path, { writeBufferBytes: 64 * 1024 });
+    const keys = Array.from({ length: 600 }, (_, at) => Buffer.from(String(1000 + at)));
+    const rounds = keys.map(() => 0);
+    const textAt = (at: number): string => `${at} ${rounds[at]},`.repeat(300);
+    for (const [at, key] of keys.entries()) {
+      await kv
+        .batch()
+        .put(key, Buffer.from(textAt(at)))
+        .write();
+    }
+    let isDone = false;
+    const compacting = kv.compact().finally(() => {
+      isDone = true;
+    });
+    // The keys at which a stretch ends are written to by both.
+    const ends = [199, 398, 597];
+    for (let round = 1; !isDone; round++) {
+      const batch = kv.batch();
+      for (const at of ends) {
+        rounds[at] = round;
+        batch.put(keys[at]!, Buffer.from(textAt(at)));
+      }
+      await batch.write();
+      const found = await kv.getMany(ends.map((at) => keys[at]!));
+      expect(found.map(String)).toEqual(ends.map(textAt));
+    }
+    await compacting;
+    expect(rounds.some((round) => round > 0)).toBe(true);
+    for (const [at, key] of keys.entries()) {
+      expect((await kv.get(key))?.toString()).toBe(textAt(at));
+    }
+    await kv.close();
+  });
 });
 
 test("approximateBytes grows with what is in tables", async () => {

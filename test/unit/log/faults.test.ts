@@ -236,6 +236,28 @@ describe("segments", () => {
     await harness.close(log);
   });
 
+  test("are trimmed to the one that is next, and the log goes on from there", async () => {
+    const harness = new LogHarness();
+    const log = await harness.open();
+    await harness.appendAll(log, recordsOf(1, 1, 400));
+    log.release(1, 390);
+    const trimming = log.trim();
+    const appending = harness.appendAll(log, recordsOf(1, 401, 500));
+    await harness.clock.complete(trimming);
+    await appending;
+    await harness.clock.advance(100);
+    log.release(1, 490);
+    await harness.clock.complete(log.trim());
+    const names = await harness.names();
+    expect(names.filter((name) => name.endsWith(".free"))).toHaveLength(1);
+    await harness.appendAll(log, recordsOf(1, 501, 600));
+    expect(indexesOf(await harness.read(log, 1, 491))).toHaveLength(110);
+    await harness.close(log);
+    const again = await harness.open();
+    expect(indexesOf(await harness.read(again, 1, 491))).toHaveLength(110);
+    await harness.close(again);
+  });
+
   test("are kept while a read of them is under way", async () => {
     const harness = new LogHarness();
     const log = await harness.open();

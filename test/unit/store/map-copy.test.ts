@@ -57,6 +57,20 @@ describe("the copy of many rows", () => {
     expect(groups.size).toBe(1);
   });
 
+  test("is written anew by a compaction: what was deleted is in no part of it", async () => {
+    const m = machine(9);
+    const { store } = await m.boot();
+    for (let n = 0; n < 100; n++) await write(m, store, `k/${n}`, `first ${n}`.padEnd(200, "."));
+    await m.clock.complete(store.checkpoint());
+    for (let n = 0; n < 99; n++) await write(m, store, `k/${n}`, undefined);
+    await m.clock.complete(store.checkpoint());
+    expect((await copies(m)).length).toBeGreaterThan(4);
+    await m.clock.complete(store.operator.compact());
+    expect(await copies(m)).toEqual(["map.copy"]);
+    m.kill();
+    expect(await all(m, (await m.boot()).store)).toHaveProperty("k/99");
+  });
+
   test.each(["damage", "hollow"] as const)("mends a store with %s wholly", async (how) => {
     const m = machine(2);
     const expected = await fill(m);

@@ -187,6 +187,31 @@ describe("the logical hash of a shard", () => {
   });
 });
 
+test("a compaction goes through every shard and sealed slab, and ends between two when cancelled", async () => {
+  const m = machine();
+  const { store } = await m.boot();
+  await burst(m, store, ["a", "b"]);
+  await m.clock.complete(store.rotate());
+  const steps: WorkProgress[] = [];
+  const onProgress = (step: WorkProgress): void => void steps.push(step);
+  const report = await m.clock.complete(store.operator.compact({ onProgress }));
+  const shards = store.operator.shards();
+  expect(report).toMatchObject({ slabs: 1, shards: shards.length });
+  const whats = shards.map(({ database, number }) => `${database} shard ${number}`);
+  expect(steps.map(({ what }) => what)).toEqual([...whats, `${whats.at(-1)} generation 1`, "done"]);
+  expect(steps.at(-1)).toMatchObject({ done: steps.length - 1, total: steps.length - 1 });
+  for (const { checkpointIndex, appliedIndex } of shards)
+    expect(checkpointIndex).toBe(appliedIndex);
+  steps.length = 0;
+  let looks = 0;
+  const isCancelled = (): boolean => ++looks > 1;
+  const compacting = store.operator.compact({ onProgress, isCancelled });
+  await expect(m.clock.complete(compacting)).rejects.toMatchObject({
+    code: "STORE_WORK_CANCELLED",
+  });
+  expect(steps).toHaveLength(1);
+});
+
 test("shards, generations, streams and groups are shown with what they hold", async () => {
   const m = machine();
   const { store } = await m.boot();
