@@ -14,7 +14,7 @@ import type { WriteAheadLog } from "../log/index.ts";
 import type { ShardNumber } from "./api.ts";
 import { Backlogs } from "./backlogs.ts";
 import type { DatabaseRecord } from "./catalog.ts";
-import { CommitClock } from "./commit-clock.ts";
+import { CommitClock, StoreTime } from "./commit-clock.ts";
 import { stageLog } from "./copies/log-staging.ts";
 import { stageMap } from "./copies/map-staging.ts";
 import { stagedFolders } from "./copies/staged.ts";
@@ -86,10 +86,12 @@ export type OpenLogShard = OpenShard & { readonly log: LogShard };
 export class ShardOpener {
   readonly #parts: ShardOpenerParts;
   readonly #sender: LogSender;
+  readonly #time: StoreTime;
 
   constructor(parts: ShardOpenerParts) {
     this.#parts = parts;
     this.#sender = new LogSender(parts.clock);
+    this.#time = new StoreTime(parts.clock, parts.logger);
   }
 
   async openMap(
@@ -310,12 +312,12 @@ export class ShardOpener {
   }
 
   #makeShard(dir: string, store: ShardStore, machine: ShardMachine, acksEarly = false): Shard {
-    const { clock, logger, endTurn, phase, onFailure } = this.#parts;
+    const { logger, endTurn, phase, onFailure } = this.#parts;
     const number = store.shard;
     const shard: Shard = new Shard({
       ...{ log: this.#makeLog(dir, number, () => shard.epoch), store, machine, acksEarly },
       ...{ logger, endTurn, phase, onFailure },
-      time: new CommitClock(number, clock, logger),
+      time: new CommitClock(this.#time),
     });
     return shard;
   }

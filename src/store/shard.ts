@@ -218,7 +218,7 @@ export class Shard {
     const timeUs = items.length === 0 ? entry.lastUs : time.following();
     writer.u8(item.kind).varint(timeUs - entry.lastUs);
     entry.lastUs = timeUs + count - 1;
-    if (count > 1) time.learn(entry.lastUs);
+    if (count > 1) time.through(entry.lastUs);
     item.encode(writer, timeUs);
     items.push(item);
     entry.ends.push(writer.length);

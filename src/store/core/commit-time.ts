@@ -1,9 +1,11 @@
-// Commit time, the one clock of a shard: every TTV gets max(last + 1, now), unique and strictly
-// growing, whatever the wall clock does.
+// Commit time, the one clock of a store: a TTV of a shard gets max(last of the shard + 1, now), unique
+// and strictly growing in its shard, whatever the wall clock does. Over the shards of a store times never
+// fall: what is given later, by whichever shard, is no less.
 //
-// `now` is anchored at max(wall, last) and then runs at the monotonic rate. A wall clock that is more
-// than 1 s ahead for 10 s is adopted; one that is more than 1 min behind the last time given raises
-// an alarm, and is otherwise left alone: times never go back. Pure: both clocks are inputs.
+// `now` is anchored at the wall clock, and no lower than the last time of a shard that joins; then it
+// runs at the monotonic rate. A wall clock that is more than 1 s ahead for 10 s is adopted; one that is
+// more than 1 min behind raises an alarm, and is otherwise left alone: times never go back. Pure: both
+// clocks are inputs.
 
 import { assert } from "../../base/index.ts";
 
@@ -17,7 +19,7 @@ export type ClockReading = {
 export type CommitTimeEvent =
   /** The wall clock was adopted: times jumped ahead by this much. */
   | { readonly kind: "adopted"; readonly jumpUs: number }
-  /** The wall clock is this far behind the last time given; said once until it is over. */
+  /** The wall clock is this far behind the times given; said once until it is over. */
   | { readonly kind: "behind"; readonly lagUs: number }
   | { readonly kind: "behind_over" };
 
@@ -28,25 +30,19 @@ const adoptAfterMs = 10_000;
 const behindUsMax = 60_000_000;
 
 export class CommitTime {
-  #lastUs: number;
   #anchorUs: number;
   #anchorMs: number;
   #nowUs: number;
+  /** The highest time given: many within a microsecond run ahead of the clock. */
+  #givenUs = 0;
   /** When the wall clock was first seen too far ahead; undefined while it is not. */
   #aheadSinceMs: number | undefined;
   #behind = false;
 
-  /** At start and on becoming leader. `lastUs` is the last time of the shard, 0 where there is none. */
-  constructor(lastUs: number, reading: ClockReading) {
-    this.#lastUs = lastUs;
-    this.#anchorUs = Math.max(Math.floor(reading.wallUs), lastUs);
+  constructor(reading: ClockReading) {
+    this.#anchorUs = Math.floor(reading.wallUs);
     this.#anchorMs = reading.elapsedMs;
     this.#nowUs = this.#anchorUs;
-  }
-
-  /** The last time given, or known from before. */
-  get lastUs(): number {
-    return this.#lastUs;
   }
 
   /** The clock as of the last `observe`; the next TTV gets this time or a later one. */
@@ -54,23 +50,33 @@ export class CommitTime {
     return this.#nowUs;
   }
 
-  /** Takes new readings of the clocks: before each entry, and about once a second when idle. */
+  /** A shard takes its times from here on, whose last one is this; 0 where there is none. */
+  join(lastUs: number): void {
+    const aheadUs = lastUs - this.#nowUs;
+    if (aheadUs <= 0) return;
+    this.#anchorUs += aheadUs;
+    this.gave(lastUs);
+  }
+
+  /** Takes new readings of the clocks: before each entry. */
   observe(reading: ClockReading): CommitTimeEvent | undefined {
     const ranUs = Math.floor((reading.elapsedMs - this.#anchorMs) * 1000);
     assert(ranUs >= 0, "the monotonic clock went back");
-    this.#nowUs = this.#anchorUs + ranUs;
+    this.#nowUs = Math.max(this.#anchorUs + ranUs, this.#givenUs);
     return this.#watchAhead(reading) ?? this.#watchBehind(reading);
   }
 
-  /** The time of the next TTV. */
-  next(): number {
-    this.#lastUs = Math.max(this.#lastUs + 1, this.#nowUs);
-    return this.#lastUs;
+  /** The time of the next TTV of a shard whose last one has this time. */
+  after(lastUs: number): number {
+    const timeUs = Math.max(lastUs + 1, this.#nowUs);
+    this.gave(timeUs);
+    return timeUs;
   }
 
-  /** A time given elsewhere (replayed, or by another leader) is known now. */
-  advanceTo(timeUs: number): void {
-    this.#lastUs = Math.max(this.#lastUs, timeUs);
+  /** A shard gave the times up to here, one microsecond apart. */
+  gave(timeUs: number): void {
+    this.#givenUs = Math.max(this.#givenUs, timeUs);
+    this.#nowUs = Math.max(this.#nowUs, timeUs);
   }
 
   #watchAhead(reading: ClockReading): CommitTimeEvent | undefined {
@@ -89,7 +95,7 @@ export class CommitTime {
   }
 
   #watchBehind(reading: ClockReading): CommitTimeEvent | undefined {
-    const lagUs = this.#lastUs - Math.floor(reading.wallUs);
+    const lagUs = this.#nowUs - Math.floor(reading.wallUs);
     const behind = lagUs > behindUsMax;
     if (behind === this.#behind) return undefined;
     this.#behind = behind;

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { type ByteWriter, SimClock } from "../../../src/base/index.ts";
 import type { WriteAheadLog } from "../../../src/log/index.ts";
-import { CommitClock } from "../../../src/store/commit-clock.ts";
+import { CommitClock, StoreTime } from "../../../src/store/commit-clock.ts";
 import { storeErrors } from "../../../src/store/errors.ts";
 import type { AppendOutcome, LocalStore } from "../../../src/store/index.ts";
 import { Shard, type ShardParts } from "../../../src/store/shard.ts";
@@ -296,7 +296,7 @@ test("everybody hears of a log that fails between two entries of one turn", () =
   const quiet = { debug: say, info: say, warn: say, error: say };
   const parts = {
     ...{ log, store: { checkpoint: firstCheckpoint }, machine: {}, logger: quiet },
-    time: new CommitClock(1, new SimClock(), quiet),
+    time: new CommitClock(new StoreTime(new SimClock(), quiet)),
     ...{ endTurn: () => undefined, phase: () => undefined, onFailure: () => undefined },
   };
   const shard = new Shard(parts as unknown as ShardParts);
