@@ -45,6 +45,22 @@ describe("append and read", () => {
     }
   });
 
+  test("times of two shards compare, whatever the wall clock said when each was opened", async () => {
+    const m = machine(2);
+    const { store } = await m.boot();
+    m.clock.stepWall(-900_000);
+    const spec = { name: "late", topics: ["late/#"] };
+    await m.clock.complete(store.operator.createDatabase(spec));
+    let lastUs = 0;
+    for (let n = 0; n < 24; n++) {
+      const request = appendRequest(n % 2 === 0 ? "t" : "late/t", "x", { publisher: `p${n % 12}` });
+      const outcome = await m.clock.complete(append(store, request));
+      const timeUs = outcome.kind === "stored" ? outcome.timeUs : 0;
+      expect(timeUs).toBeGreaterThan(lastUs);
+      lastUs = timeUs;
+    }
+  });
+
   test("a small window pauses a reader and loses nothing", async () => {
     const m = machine(3);
     const { store } = await m.boot();
