@@ -1,6 +1,6 @@
-// Commit time, the one clock of a store: a TTV of a shard gets max(last of the shard + 1, now), unique
-// and strictly growing in its shard, whatever the wall clock does. Over the shards of a store times never
-// fall: what is given later, by whichever shard, is no less.
+// Commit time, the one clock of a store: a TTV of a shard gets max(last of the shard + 1, now),
+// unique and strictly growing in its shard, whatever the wall clock does. Over the shards of a store
+// times never fall: what is given later, by whichever shard, is no less.
 //
 // `now` is anchored at the wall clock, and no lower than the last time of a shard that joins; then it
 // runs at the monotonic rate. A wall clock that is more than 1 s ahead for 10 s is adopted; one that is
