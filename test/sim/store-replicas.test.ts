@@ -14,7 +14,8 @@ const seeds = one === undefined ? Array.from({ length: count }, (_, at) => at + 
 const rare: ReadonlySet<string> = new Set(["batchesRefused"]);
 /** So few seeds meet these that only many are asked for them. */
 const seldom: ReadonlySet<string> = new Set([
-  ...["moves", "repairs", "slabsKept", "slabsResumed", "fatesUnknown"],
+  ...["moves", "repairs", "slabsKept", "slabsResumed", "fatesRetry", "fatesUnknown"],
+  "onceRepeats",
 ]);
 const manyMin = 100;
 const size = Number(process.env.FLAGSTONE_SIM_NODES ?? 3);
