@@ -123,13 +123,16 @@ describe.concurrent("messages", () => {
     const sent = numbers(1, count).map((text) =>
       publish5("r47", text, { qos: 1, id: Number(text), properties: expiry }),
     );
+    const sentMs = performance.now();
     p.send(bytes(...sent));
-    for (let n = 0; n < count; n++) await p.expect("puback");
+    for (let n = 0; n < count; n++) await p.expect("puback", 30_000);
     const backlogs = async (): Promise<string[]> =>
       (await admin.listSessions({ query: { backlog: true, clientIdPrefix: "s r47" } })).items.map(
         ({ clientId }) => clientId,
       );
-    expect(await backlogs()).toEqual(["s r47"]);
+    const found = await backlogs();
+    // On a slow machine they have expired by now.
+    if (performance.now() - sentMs < expiryS * 1000) expect(found).toEqual(["s r47"]);
     await pause(expiryS * 1000 + 200);
     // Its client has not been there.
     expect(await backlogs()).toEqual([]);
