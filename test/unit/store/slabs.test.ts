@@ -232,3 +232,30 @@ describe("starting", () => {
     expect(calls[1]).toBe(calls[0]);
   });
 });
+
+test("folders of generations that no row names go at the start, with both their stores", async () => {
+  const m = new StoreMachine({ seed: 31, store: { shards: 1 } });
+  const { store } = await m.boot();
+  await m.clock.complete(append(store, appendRequest("a", "x")));
+  await m.clock.complete(store.rotate());
+  m.kill();
+  const dir = "data/db/messages/s0003";
+  const [disk, kv] = [m.disk.attach(), m.kv.attach()];
+  // Made and never noted; packed and never switched to; dropped and not removed yet.
+  for (const name of ["g00000009", "g00000001p7", "g00000000"]) {
+    await m.clock.complete(disk.makeDir(`${dir}/${name}`));
+    for (const each of ["blocks", "index"]) {
+      const orphan = await m.clock.complete(kv.open(`${dir}/${name}/${each}`));
+      await m.clock.complete(orphan.close());
+    }
+  }
+  const again = await m.boot();
+  await m.clock.advance(1_000);
+  const named = /g0000000[12]\/(blocks|index)$/;
+  expect(m.kv.paths.filter((path) => path.includes("/g") && !named.test(path))).toEqual([]);
+  const names = (await m.clock.complete(m.disk.attach().list(dir))).map(({ name }) => name);
+  expect(names.filter((name) => name.startsWith("g")).join()).not.toMatch(/g00000009|p7|g00000000/);
+  const reader = new Reader(again.store, ["#"], new Map());
+  await m.clock.advance(1_000);
+  expect(reader.values).toEqual(["x"]);
+});
