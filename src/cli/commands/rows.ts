@@ -131,7 +131,7 @@ export const commandRows: readonly CommandRow[] = [
   },
   {
     name: "compact",
-    summary: "give back the room of what was deleted: rewrite stores, shorten the log",
+    summary: "give back the room of what was deleted",
     load: async () => (await import("./tasks.ts")).compact,
   },
   {

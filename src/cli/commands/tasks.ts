@@ -115,10 +115,7 @@ const startCommand = (kind: "verify" | "compact" | "repack", summary: string): C
   });
 
 export const verify: Command = startCommand("verify", "read every stored block and check it");
-export const compact: Command = startCommand(
-  "compact",
-  "give back the room of what was deleted: rewrite stores, shorten the log",
-);
+export const compact: Command = startCommand("compact", "give back the room of what was deleted");
 export const repack: Command = startCommand(
   "repack",
   "pack sealed slabs anew: full blocks, nothing that expired",
