@@ -47,6 +47,38 @@ test("readers that come while others read, write and hand over miss nothing and 
   }
 });
 
+test("a reader that comes while those who appended hear of it gets what they appended once", async () => {
+  const m = new StoreMachine({ seed: 8, store: { shards: 1 } });
+  const { store } = await m.boot();
+  const early = new Reader(store, ["a"], new Map());
+  await m.clock.runUntil(() => early.subscriber.atTail);
+  const late: Reader[] = [];
+  for (let n = 0; n < 3; n++) {
+    // It reads what is applied at once, before the readers at the tail are offered it.
+    store.append(appendRequest("a", `${n}`), () => late.push(new Reader(store, ["a"], new Map())));
+  }
+  await m.clock.advance(1_000);
+  expect(late).toHaveLength(3);
+  for (const reader of [early, ...late]) expect(reader.values).toEqual(["0", "1", "2"]);
+});
+
+test("a filter that is added while those who appended hear of it begins behind what they appended", async () => {
+  const m = new StoreMachine({ seed: 9, store: { shards: 1 } });
+  const { store } = await m.boot();
+  const early = new Reader(store, ["a"], new Map());
+  const other = new Reader(store, ["b"], new Map());
+  await m.clock.runUntil(() => early.subscriber.atTail && other.subscriber.atTail);
+  store.append(appendRequest("a", "before"), () => {
+    const filter = { filter: "a", start: store.tail(), durable: true, context: "a" };
+    other.subscriber.setFilter(filter);
+  });
+  await m.clock.advance(1_000);
+  await m.clock.complete(append(store, appendRequest("a", "behind")));
+  await m.clock.advance(1_000);
+  expect(early.values).toEqual(["before", "behind"]);
+  expect(other.values).toEqual(["behind"]);
+});
+
 test("readers are counted by pool, with their lag, and as stuck after a minute without room", async () => {
   const m = new StoreMachine({ seed: 7, store: { shards: 1 } });
   const { store } = await m.boot();
