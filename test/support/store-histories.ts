@@ -52,7 +52,8 @@ export function testHistories(half: 0 | 1): void {
     }
     expect([...seedsWith.keys()].sort()).toEqual([...faultClassNames].sort());
     for (const [name, count] of seedsWith) {
-      expect(count / seeds.length, `share of seeds with ${name}`).toBeGreaterThanOrEqual(0.2);
+      const shareMin = name === "tornSectors" ? tornShareMin : 0.2;
+      expect(count / seeds.length, `share of seeds with ${name}`).toBeGreaterThanOrEqual(shareMin);
     }
   });
 }
@@ -62,6 +63,9 @@ export function testHistories(half: 0 | 1): void {
  * within a gap.
  */
 const mayBeNone = ["mapsGoneBack", "damageEvents", "lostAndToldLater"];
+
+/** Every power cut may tear sectors; it has to meet a write of several to do so. */
+const tornShareMin = 0.15;
 
 const faultClassNames = [
   ...["clock", "crash", "damage", "databases", "failedCalls", "fullVolume", "holds", "kill"],
