@@ -222,7 +222,12 @@ export class ClusterProcesses {
     const site = { siteId, diskId, name, address, zone: "" };
     const answer = await this.change(by, { kind: "join", site });
     if (typeof answer === "string") throw new Error(answer);
-    const members = (await this.#ask(by, { op: "members" })) as Member[];
+    // The one that was asked may hear of what it has asked for after its leader's answer.
+    let members: readonly Member[] = [];
+    await this.until(`known as ${name}`, async () => {
+      members = (await this.#ask(by, { op: "members" })) as Member[];
+      return members.some((member) => member.name === name);
+    });
     await becomeMember(nodeDisk, dir, members);
     const node = this.#add(number, undefined);
     node.start();
