@@ -43,11 +43,12 @@ import {
   storeSettingsDefault,
 } from "../store/index.ts";
 import { Controller } from "./controller.ts";
-import type { RosterCommand } from "./core/roster.ts";
+import { type RosterCommand, servingSites } from "./core/roster.ts";
 import { clusterErrors } from "./errors.ts";
 import { Forwarder } from "./forwarder.ts";
 import { expectedOf, type Founding, identityOf, raftDirOf } from "./founding.ts";
 import { checkEmpty, isMemberDir } from "./joining.ts";
+import { MemberChannel, type NodeChannel } from "./node-channel.ts";
 import { RaftLogs } from "./raft-logs.ts";
 import { type ClockOffset, RosterClient } from "./roster-client.ts";
 import { RosterMachine, rosterGroup } from "./roster-machine.ts";
@@ -80,6 +81,8 @@ export type ClusterNodeComponents = {
   readonly syncTimes?: Histogram;
   /** The log has no room to go on, or has again. */
   readonly onFull?: (full: boolean) => void;
+  /** With the map databases open, before the logs of messages are. */
+  readonly prepare?: (store: LocalStore) => Promise<void>;
   /** How far the start is. */
   readonly onPhase?: (phase: string) => void;
   /** Told once: nothing is acknowledged any more. */
@@ -98,6 +101,8 @@ export type ClusterNode = {
   /** Sites of the cluster, and changes of them. */
   readonly roster: RosterClient;
   readonly controller: Controller;
+  /** Words to the other nodes; whoever owns this node lets it begin. */
+  readonly channel: NodeChannel & Pick<MemberChannel, "begin">;
   /** Writes go to whoever leads their shard, reads are of what is here. */
   readonly store: LocalStore;
   close(): Promise<void>;
@@ -132,6 +137,8 @@ async function openInto(
   const { dir } = settings;
   const membership = await beMember(settings, components);
   const { identity, life, node, voters } = membership;
+  // What an earlier start of this node opened or said is another's.
+  const start = life?.mark ?? random.bytes(16).toString("hex");
 
   let host: RaftHost | undefined;
   let failure: Error | undefined;
@@ -181,7 +188,9 @@ async function openInto(
   components.onPhase?.("opening the store");
 
   await makeFolder(disk, joinPath(dir, "db"));
-  const forwarder = createForwarder({ node, life, logs }, components);
+  const channel = createChannel({ node, start, host, machine, logs }, components);
+  closer.defer(() => channel.close());
+  const forwarder = createForwarder({ node, start, logs }, components);
   const store = closer.own(
     await openStore(
       {
@@ -194,10 +203,11 @@ async function openInto(
     ),
   );
   closer.defer(() => forwarder.close());
+  await components.prepare?.(store);
   await store.start();
   const close = (): Promise<void> => closer.close();
   return {
-    ...{ identity, node, host, log, logs, roster, controller, store, close },
+    ...{ identity, node, host, log, logs, roster, controller, channel, store, close },
     [Symbol.asyncDispose]: close,
   };
 }
@@ -337,22 +347,36 @@ function createTransport(
 }
 
 function createForwarder(
-  opened: {
-    readonly node: number;
-    readonly life: Life | undefined;
-    readonly logs: RaftLogs;
-  },
-  { clock, logger, random }: ClusterNodeComponents,
+  opened: { readonly node: number; readonly start: string; readonly logs: RaftLogs },
+  { clock, logger }: ClusterNodeComponents,
 ): Forwarder {
-  const { node, life, logs } = opened;
-  // A writer that an earlier start of this node opened is another one.
-  const mark = life?.mark ?? random.bytes(16).toString("hex");
+  const { node, start, logs } = opened;
   const forwarder = new Forwarder({
     ...{ peers: logs, clock, logger, counters: logs.counters },
-    name: `node ${node}.${mark}`,
+    name: `node ${node}.${start}`,
   });
   logs.onTold = (shard, from, bytes) => forwarder.receive(shard, from, bytes);
   return forwarder;
+}
+
+function createChannel(
+  opened: {
+    readonly node: number;
+    readonly start: string;
+    readonly host: RaftHost;
+    readonly machine: RosterMachine;
+    readonly logs: RaftLogs;
+  },
+  { clock, logger }: ClusterNodeComponents,
+): MemberChannel {
+  const { node, start, host, machine, logs } = opened;
+  const channel = new MemberChannel({
+    ...{ node, start, clock, logger, counters: logs.counters },
+    members: () => servingSites(machine.roster),
+    send: (to, bytes) => host.tell(rosterGroup, to, bytes),
+  });
+  machine.onChannel = (from, bytes) => channel.receive(from, bytes);
+  return channel;
 }
 
 /** Durable, so that what is made in it is. */

@@ -20,6 +20,13 @@ export const clusterCounterHelp = {
   copyBytesGiven: "bytes given to other nodes",
   fatesRetry: "batches of this node that certainly did not happen",
   fatesUnknown: "batches of this node of which it is not known whether they happened",
+  linksLost: "times that a peer was reached no more, or something on the way from it was lost",
+  wordsSent: "words sent to other nodes that no log keeps",
+  wordsReceived: "such words that came",
+  wordsUnreached: "words not sent: their node was not reached",
+  wordsRefused: "words not sent: too much was on the way to their node",
+  wordsFailed: "words that a part of this node failed over",
+  wordsBroken: "words that made no sense here",
 };
 
 export type ClusterCounters = Counters<typeof clusterCounterHelp>;

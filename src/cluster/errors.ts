@@ -75,6 +75,30 @@ export const clusterErrors = defineErrors({
     message: "{dir} cannot become the first replica of a cluster: {reason}",
     help: "It is as it was. Start the node by itself once, look at what it says, stop it, and try again.",
   },
+  peerUnreached: {
+    code: "CLUSTER_PEER_UNREACHED",
+    kind: "retry",
+    message: "node {node} is not reached",
+    help: "Look whether it runs, and at the network between the nodes.",
+  },
+  peerBusy: {
+    code: "CLUSTER_PEER_BUSY",
+    kind: "retry",
+    message: "too much is on the way to node {node} to ask it anything more",
+    help: "It or the network to it is slower than what is published; it is asked again later.",
+  },
+  peerSilent: {
+    code: "CLUSTER_PEER_SILENT",
+    kind: "retry",
+    message: "node {node} did not answer within {waitedMs} ms",
+    help: "Look at its load and at the network between the nodes.",
+  },
+  peerFailed: {
+    code: "CLUSTER_PEER_FAILED",
+    kind: "retry",
+    message: "node {node} cannot do what it was asked for: {reason}",
+    help: "Look at the log of that node.",
+  },
   stopped: {
     code: "CLUSTER_START_STOPPED",
     kind: "closed",

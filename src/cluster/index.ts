@@ -24,6 +24,14 @@ export {
 export { Forwarder, type ForwarderParts, type ForwardPeers } from "./forwarder.ts";
 export { type Founding, type FoundingMember, isName } from "./founding.ts";
 export { becomeMember, isMemberDir, membersOf, prepareSite } from "./joining.ts";
+export {
+  type ChannelSettings,
+  defaultChannelSettings,
+  MemberChannel,
+  type NodeChannel,
+  type PeerListener,
+  type WordHandler,
+} from "./node-channel.ts";
 export { RaftLogs, type RaftLogsParts, type RaftLogsSettings } from "./raft-logs.ts";
 export { type CopySettings, defaultCopySettings } from "./remote-copy.ts";
 export { RosterClient } from "./roster-client.ts";

@@ -5,6 +5,7 @@
 
 import type { ListenAddress } from "../base/index.ts";
 import type { CommandEntry, RaftHost, SnapshotHead, StateMachine } from "../raft/index.ts";
+import { isChannelNote } from "./core/channel-codec.ts";
 import { applyCommand, emptyRoster, type Roster, type RosterAnswer } from "./core/roster.ts";
 import { decodeCommand, decodeRoster, encodeRoster, rosterVersion } from "./core/roster-codec.ts";
 import { clusterErrors } from "./errors.ts";
@@ -21,6 +22,8 @@ export class RosterMachine implements StateMachine {
   roster: Roster = emptyRoster;
   /** Takes what other nodes say about the roster. */
   onTold: ((from: number, data: Uint8Array) => void) | undefined;
+  /** Takes what else they say: every member is one of this group. */
+  onChannel: ((from: number, data: Uint8Array) => void) | undefined;
   #members: MemberPort | undefined;
 
   /** Once, before the group is opened. */
@@ -55,7 +58,8 @@ export class RosterMachine implements StateMachine {
   }
 
   told(from: number, data: Uint8Array): void {
-    this.onTold?.(from, data);
+    if (isChannelNote(data)) this.onChannel?.(from, data);
+    else this.onTold?.(from, data);
   }
 
   async #take(roster: Roster): Promise<void> {

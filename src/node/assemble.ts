@@ -5,6 +5,7 @@
 import type { ClusterPort } from "../admin/index.ts";
 import type { Clock, CodedError, Disk, Histogram, Logger, Network, Random } from "../base/index.ts";
 import type { Broker, ExchangeMethod, Hooks } from "../broker/index.ts";
+import type { NodeChannel } from "../cluster/index.ts";
 import type { KvDriver } from "../kv/index.ts";
 import type { WriteAheadLog } from "../log/index.ts";
 import type { AppendRequest, LocalStore } from "../store/index.ts";
@@ -76,6 +77,7 @@ export type StoreMember = {
   /** `node 1, n1, of the cluster plant` */
   readonly label: string;
   readonly port: ClusterPort;
+  readonly channel: NodeChannel;
   /** Resolves when a majority has the message. */
   append(request: AppendRequest): Promise<void>;
   /** Groups that nobody leads, as far as this node knows. */

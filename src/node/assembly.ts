@@ -16,25 +16,13 @@ import {
   sleep,
   toError,
 } from "../base/index.ts";
-import { createBroker } from "../broker/index.ts";
 import { openLog } from "../log/index.ts";
-import { consumedFloors, createSessions } from "../session/index.ts";
 import { type LocalStore, openStore } from "../store/index.ts";
 import type { Assemble, AssembleContext, Assembled } from "./assemble.ts";
-import { InsideFace } from "./embed/inside.ts";
-import { insideUser } from "./embed/subscription.ts";
 import { nodeErrors } from "./errors.ts";
 import { closeAfterFailure } from "./failed-start.ts";
-import { openListeners } from "./listeners.ts";
-import {
-  brokerSettings,
-  dataPaths,
-  logSettings,
-  sessionSettings,
-  storeSettings,
-} from "./room-settings.ts";
-import { openSecurity } from "./security/security.ts";
-import { version } from "./version.ts";
+import { dataPaths, logSettings, storeSettings } from "./room-settings.ts";
+import { prepareServing } from "./serving.ts";
 
 export const assembleNode: Assemble = async (context) => {
   const closer = new Closer();
@@ -48,7 +36,7 @@ export const assembleNode: Assemble = async (context) => {
 
 async function assembleRooms(context: AssembleContext, closer: Closer): Promise<Assembled> {
   const { settings, dataDir, components } = context;
-  const { clock, random, logger, disk, kv, network, phase } = components;
+  const { clock, random, logger, disk, kv, phase } = components;
   const paths = dataPaths(dataDir.path);
   let isFailed = false;
   const onFailure = (error: Error): void => {
@@ -78,34 +66,11 @@ async function assembleRooms(context: AssembleContext, closer: Closer): Promise<
   );
   // Closed before the store: everything taken by then has come to rest.
   closer.defer(() => (isFailed ? undefined : lastCheckpoint(store, clock, logger)));
-  const { exchanges = [], memoryBytes = () => 0 } = components;
-  const { meta } = store;
-  const security = await openSecurity(settings, { clock, random, logger, meta, exchanges });
-  closer.defer(() => security.close());
-  const broker = createBroker(brokerSettings(settings), {
-    ...{ network, clock, random, logger, store, memoryBytes, version, access: security.access },
-    ...{ hooks: components.hooks ?? [], reservedUser: insideUser },
-    createSessions: (ports) =>
-      createSessions(sessionSettings(settings), { store, clock, logger, ...ports, ...hooks }),
-  });
-  context.began("loading the filters of durable sessions");
-  await broker.load();
-  store.useConsumed(() => consumedFloors(store));
+  const serving = await prepareServing(context, closer, store);
   context.began("replaying the log");
   await store.start();
-  closer.own(broker);
-  broker.start();
-  // Loops of the program end while the broker can still take their acknowledgements.
-  const inside = closer.own(new InsideFace({ store, clock, broker }));
-  const listeners = closer.own(
-    await openListeners(settings, {
-      listen: (name, at, options) => broker.listen(at, security.termsOf(name), options),
-      certificates: security.certificates,
-    }),
-  );
-  security.onChange(() => broker.recheck());
-  const parts = { log, store, broker, inside, syncTimes };
-  return { listeners: listeners.bound, parts, security, close: () => closer.close() };
+  const { parts, ...served } = await serving.begin();
+  return { ...served, parts: { ...parts, log, store, syncTimes }, close: () => closer.close() };
 }
 
 /** From a cache that lies to a disk that is dying. */

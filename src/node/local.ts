@@ -22,8 +22,9 @@ export function startNode(
   const all = { ...localComponents(), ...components };
   if (settings.cluster.name === "") return composeNode(settings, all, assembleNode);
   // A node by itself loads nothing of clusters.
-  const assemble: Assemble = async (context) =>
-    (await import("./cluster/store-node.ts")).assembleStoreNode(context);
+  const assemble: Assemble = settings.cluster.storeOnly
+    ? async (context) => (await import("./cluster/store-node.ts")).assembleStoreNode(context)
+    : async (context) => (await import("./cluster/serving-node.ts")).assembleServingNode(context);
   return composeNode(settings, all, assemble);
 }
 

@@ -8,22 +8,30 @@ import {
   encodePacket,
   type Packet,
   PacketFramer,
+  type PublishPacket,
+  type SubscribePacket,
 } from "../../src/mqtt/index.ts";
 import { type BrokerMachine, brokerHost, brokerPort } from "./broker-machine.ts";
 
+/** A machine whose broker is dialled. */
+export type Dialled = Pick<BrokerMachine, "clock" | "network"> & {
+  readonly host?: string;
+  readonly port?: number;
+};
+
 export class SimClient {
   readonly received: Packet[] = [];
-  readonly #machine: BrokerMachine;
+  readonly #machine: Dialled;
   readonly #transport: ByteConnection;
 
-  private constructor(machine: BrokerMachine, transport: ByteConnection) {
+  private constructor(machine: Dialled, transport: ByteConnection) {
     this.#machine = machine;
     this.#transport = transport;
   }
 
   /** Resolves with the connection once CONNACK has come. */
   static async connect(
-    machine: BrokerMachine,
+    machine: Dialled,
     clientId: string,
     more: Partial<ConnectPacket> = {},
   ): Promise<SimClient> {
@@ -34,7 +42,7 @@ export class SimClient {
 
   /** CONNECT is on its way. */
   static async begin(
-    machine: BrokerMachine,
+    machine: Dialled,
     clientId: string,
     more: Partial<ConnectPacket> = {},
   ): Promise<SimClient> {
@@ -52,11 +60,12 @@ export class SimClient {
     return client;
   }
 
-  static #dial(machine: BrokerMachine, clientId: string): Promise<SimClient> {
+  static #dial(machine: Dialled, clientId: string): Promise<SimClient> {
+    const { host = brokerHost, port = brokerPort } = machine;
     return new Promise((resolve, reject) => {
       machine.network
         .host(clientId)
-        .connect({ host: brokerHost, port: brokerPort }, (transport) => {
+        .connect({ host, port }, (transport) => {
           const client = new SimClient(machine, transport);
           const framer = new PacketFramer(1 << 28, {
             onFrame: (bytes, start, bodyStart, end) => {
@@ -76,6 +85,19 @@ export class SimClient {
         })
         .catch(reject);
     });
+  }
+
+  /** Says a packet and waits for its answer, which is taken from what was received. */
+  async ask<T extends Packet["type"]>(
+    packet: Packet,
+    type: T,
+  ): Promise<Extract<Packet, { type: T }>> {
+    const before = this.received.length;
+    this.say(packet);
+    const isIt = (each: Packet): boolean => each.type === type;
+    await this.#machine.clock.runUntil(() => this.received.slice(before).some(isIt));
+    const answer = this.received.slice(before).find(isIt);
+    return answer as Extract<Packet, { type: T }>;
   }
 
   say(packet: Packet): void {
@@ -106,4 +128,29 @@ export class SimClient {
     const type = packet.qos === 1 ? "puback" : "pubrec";
     this.say({ type, packetId, reasonCode: 0, properties: {} });
   }
+}
+
+export function subscribePacket(
+  filter: string,
+  qos: 0 | 1 | 2,
+  more: Partial<SubscribePacket["filters"][number]["options"]> = {},
+): SubscribePacket {
+  const plain = { noLocal: false, retainAsPublished: false, retainHandling: 0 } as const;
+  return {
+    type: "subscribe",
+    packetId: 1,
+    filters: [{ filter, options: { qos, ...plain, ...more } }],
+    properties: {},
+  };
+}
+
+export function publishPacket(
+  topic: string,
+  payload: string,
+  qos: 0 | 1 | 2,
+  more: Partial<PublishPacket> = {},
+): PublishPacket {
+  const content = { topic, payload: Buffer.from(payload), properties: {} };
+  const packetId = qos === 0 ? 0 : 1;
+  return { type: "publish", dup: false, qos, retain: false, packetId, ...content, ...more };
 }

@@ -104,6 +104,14 @@ export function placeable({ sites }: Roster): Site[] {
   return [...sites.values()].filter(({ state }) => state === "active");
 }
 
+/** Numbers of the sites that serve: all but those that have not begun, or have left. */
+export function servingSites({ sites }: Roster): NodeId[] {
+  const serving = [...sites.values()].filter(
+    ({ state }) => state !== "joining" && state !== "left",
+  );
+  return serving.map(({ node }) => node);
+}
+
 /** Shards placed on the node. */
 export function shardsOn({ placements }: Roster, node: NodeId): number[] {
   return [...placements].flatMap(([shard, nodes]) => (nodes.includes(node) ? [shard] : []));

@@ -1,12 +1,12 @@
-// What a member of a cluster is assembled of: its replica of the store, and nothing of MQTT, which does
-// not run on a cluster yet (docs/decisions/095-store-nodes.md).
+// What a store node is assembled of: its replica of the store, and nothing of MQTT
+// (docs/decisions/095-store-nodes.md). A member that serves MQTT begins with the same.
 //
 // The way down: leaderships are handed over, a last checkpoint, then all that was opened.
 
 import { Closer, type CodedError, createHistogram } from "../../base/index.ts";
 import { type ClusterNode, openClusterNode } from "../../cluster/index.ts";
-import type { AppendRequest } from "../../store/index.ts";
-import type { Assemble, AssembleContext, Assembled, StoreMember } from "../assemble.ts";
+import type { AppendRequest, LocalStore } from "../../store/index.ts";
+import type { Assemble, AssembleContext, NodeParts, StoreMember } from "../assemble.ts";
 import { codedError, lastCheckpoint, syncBoundsMs } from "../assembly.ts";
 import { closeAfterFailure } from "../failed-start.ts";
 import { clusterPort } from "./member-port.ts";
@@ -18,14 +18,23 @@ const drainMs = 5_000;
 export const assembleStoreNode: Assemble = async (context) => {
   const closer = new Closer();
   try {
-    return await assembleMember(context, closer);
+    const { member, parts } = await openMember(context, closer);
+    member.channel.begin();
+    return { listeners: [], parts, close: () => closer.close() };
   } catch (error) {
     await closeAfterFailure(closer, context.components.logger);
     throw error;
   }
 };
 
-async function assembleMember(context: AssembleContext, closer: Closer): Promise<Assembled> {
+export type OpenMember = { readonly member: ClusterNode; readonly parts: NodeParts };
+
+/** The closer owns it. `prepare` runs with the map databases open, before the logs of messages are. */
+export async function openMember(
+  context: AssembleContext,
+  closer: Closer,
+  prepare: (store: LocalStore) => Promise<void> = async () => undefined,
+): Promise<OpenMember> {
   const { settings, dataDir, components } = context;
   const { clock, random, logger, disk, kv } = components;
   const syncTimes = createHistogram(syncBoundsMs);
@@ -34,6 +43,7 @@ async function assembleMember(context: AssembleContext, closer: Closer): Promise
     await openClusterNode(memberSettings(settings, dataDir), {
       ...{ disk, kv, clock, random, logger, syncTimes },
       network: await memberNetwork(settings, components.network),
+      prepare,
       onFull: (full) => full && context.spendBallast(),
       onPhase: (phase) => {
         context.began(phase);
@@ -50,7 +60,7 @@ async function assembleMember(context: AssembleContext, closer: Closer): Promise
   closer.defer(() => (isFailed ? undefined : lastCheckpoint(store, clock, logger)));
   closer.defer(() => (isFailed || isAlone(member) ? undefined : member.controller.drain(drainMs)));
   const parts = { log, store, syncTimes, member: memberOf(member, settings.cluster.node) };
-  return { listeners: [], parts, close: () => closer.close() };
+  return { member, parts };
 }
 
 function isAlone({ roster, node }: ClusterNode): boolean {
@@ -60,11 +70,12 @@ function isAlone({ roster, node }: ClusterNode): boolean {
 }
 
 function memberOf(member: ClusterNode, name: string): StoreMember {
-  const { node, roster, host, store, logs } = member;
+  const { node, roster, host, store, logs, channel } = member;
   return {
     name,
     label: `${name} (node ${node}) of the cluster ${roster.roster.cluster}`,
     port: clusterPort(member),
+    channel,
     append: (request: AppendRequest) =>
       new Promise<void>((resolve, reject) => {
         store.append(request, (error: CodedError | undefined) =>

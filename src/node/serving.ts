@@ -1,0 +1,64 @@
+// MQTT on an open store: users and rules, sessions, broker, listeners. It is the same for a node by
+// itself and for a member of a cluster.
+//
+// Two steps, with the store's own start between them: its replay must know the filters of durable
+// sessions. Nothing listens before the second.
+
+import type { Closer } from "../base/index.ts";
+import { createBroker } from "../broker/index.ts";
+import { consumedFloors, createSessions } from "../session/index.ts";
+import type { LocalStore } from "../store/index.ts";
+import type { AssembleContext, Assembled, NodeParts } from "./assemble.ts";
+import { InsideFace } from "./embed/inside.ts";
+import { insideUser } from "./embed/subscription.ts";
+import { openListeners } from "./listeners.ts";
+import { brokerSettings, sessionSettings } from "./room-settings.ts";
+import { openSecurity } from "./security/security.ts";
+import { version } from "./version.ts";
+
+export type Serving = {
+  /** After the store has started. The closer owns what it opens. */
+  begin(): Promise<
+    Pick<Assembled, "listeners" | "security"> & { parts: Pick<NodeParts, "broker" | "inside"> }
+  >;
+};
+
+/** Before the store starts. @throws what users, rules and stored sessions refuse to be read with. */
+export async function prepareServing(
+  context: AssembleContext,
+  closer: Closer,
+  store: LocalStore,
+): Promise<Serving> {
+  const { settings, components } = context;
+  const { clock, random, logger, network, phase } = components;
+  const { exchanges = [], memoryBytes = () => 0 } = components;
+  const { meta } = store;
+  const security = await openSecurity(settings, { clock, random, logger, meta, exchanges });
+  closer.defer(() => security.close());
+  const hooks = phase === undefined ? {} : { phase };
+  const broker = createBroker(brokerSettings(settings), {
+    ...{ network, clock, random, logger, store, memoryBytes, version, access: security.access },
+    ...{ hooks: components.hooks ?? [], reservedUser: insideUser },
+    createSessions: (ports) =>
+      createSessions(sessionSettings(settings), { store, clock, logger, ...ports, ...hooks }),
+  });
+  context.began("loading the filters of durable sessions");
+  await broker.load();
+  store.useConsumed(() => consumedFloors(store));
+  return {
+    begin: async () => {
+      closer.own(broker);
+      broker.start();
+      // Loops of the program end while the broker can still take their acknowledgements.
+      const inside = closer.own(new InsideFace({ store, clock, broker }));
+      const listeners = closer.own(
+        await openListeners(settings, {
+          listen: (name, at, options) => broker.listen(at, security.termsOf(name), options),
+          certificates: security.certificates,
+        }),
+      );
+      security.onChange(() => broker.recheck());
+      return { listeners: listeners.bound, security, parts: { broker, inside } };
+    },
+  };
+}

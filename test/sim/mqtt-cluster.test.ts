@@ -1,0 +1,47 @@
+// MQTT served by every node of a cluster, on simulated machines (docs/decisions/093).
+
+import { afterEach, expect, test } from "vitest";
+import { MqttCluster, type MqttMachine } from "../support/mqtt-cluster.ts";
+import { publishPacket, SimClient, subscribePacket } from "../support/sim-client.ts";
+
+let cluster: MqttCluster | undefined;
+afterEach(() => cluster?.end());
+
+async function start(seed: string, config: object = {}): Promise<MqttCluster> {
+  cluster = new MqttCluster(seed, config);
+  await cluster.start();
+  return cluster;
+}
+
+test("each node of a cluster serves a client, whoever leads", async () => {
+  const { machines, clock } = await start("each node serves");
+  for (const machine of machines) {
+    const client = await SimClient.connect(machine, `client of ${machine.name}`);
+    const topic = `at/${machine.name}`;
+    expect((await client.ask(subscribePacket(topic, 2), "suback")).reasonCodes).toEqual([2]);
+    for (const qos of [0, 1, 2] as const) client.say(publishPacket(topic, `qos ${qos}`, qos));
+    await client.has("pubrec");
+    client.say({ type: "pubrel", packetId: 1, reasonCode: 0, properties: {} });
+    await client.has("pubcomp");
+    await clock.runUntil(() => client.payloads(topic).length === 3);
+    expect(client.payloads(topic).sort()).toEqual(["qos 0", "qos 1", "qos 2"]);
+  }
+});
+
+test("a session that lost its node goes on at another, with all that was acked", async () => {
+  const { machines, clock } = await start("its node dies");
+  const [first, second] = machines as [MqttMachine, MqttMachine];
+  const reader = await SimClient.connect(first, "reader");
+  await reader.ask(subscribePacket("t/#", 2), "suback");
+  reader.drop();
+  const writer = await SimClient.connect(first, "writer");
+  for (const text of ["one", "two", "three"]) {
+    await writer.ask(publishPacket(`t/${text}`, text, 1), "puback");
+  }
+  first.die("power");
+  const again = await SimClient.connect(second, "reader");
+  expect(again.received[0]).toMatchObject({ sessionPresent: true });
+  const texts = () => ["one", "two", "three"].flatMap((text) => again.payloads(`t/${text}`));
+  await clock.runUntil(() => texts().length === 3);
+  expect(texts()).toEqual(["one", "two", "three"]);
+});
