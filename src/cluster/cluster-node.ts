@@ -82,7 +82,7 @@ export type ClusterNodeComponents = {
   /** The log has no room to go on, or has again. */
   readonly onFull?: (full: boolean) => void;
   /** With the map databases open, before the logs of messages are. */
-  readonly prepare?: (store: LocalStore) => Promise<void>;
+  readonly prepare?: (opened: Pick<ClusterNode, "store" | "channel" | "host">) => Promise<void>;
   /** How far the start is. */
   readonly onPhase?: (phase: string) => void;
   /** Told once: nothing is acknowledged any more. */
@@ -203,7 +203,7 @@ async function openInto(
     ),
   );
   closer.defer(() => forwarder.close());
-  await components.prepare?.(store);
+  await components.prepare?.({ store, channel, host });
   await store.start();
   const close = (): Promise<void> => closer.close();
   return {

@@ -66,7 +66,7 @@ async function assembleRooms(context: AssembleContext, closer: Closer): Promise<
   );
   // Closed before the store: everything taken by then has come to rest.
   closer.defer(() => (isFailed ? undefined : lastCheckpoint(store, clock, logger)));
-  const serving = await prepareServing(context, closer, store);
+  const serving = await prepareServing(context, closer, { store });
   context.began("replaying the log");
   await store.start();
   const { parts, ...served } = await serving.begin();

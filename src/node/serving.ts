@@ -6,6 +6,7 @@
 
 import type { Closer } from "../base/index.ts";
 import { createBroker } from "../broker/index.ts";
+import type { NodeChannel } from "../cluster/index.ts";
 import { consumedFloors, createSessions } from "../session/index.ts";
 import type { LocalStore } from "../store/index.ts";
 import type { AssembleContext, Assembled, NodeParts } from "./assemble.ts";
@@ -15,6 +16,13 @@ import { openListeners } from "./listeners.ts";
 import { brokerSettings, sessionSettings } from "./room-settings.ts";
 import { openSecurity } from "./security/security.ts";
 import { version } from "./version.ts";
+
+/** What stands below. */
+export type Place = {
+  readonly store: LocalStore;
+  /** Of a member of a cluster: words to the other nodes. */
+  readonly channel?: NodeChannel;
+};
 
 export type Serving = {
   /** After the store has started. The closer owns what it opens. */
@@ -27,7 +35,7 @@ export type Serving = {
 export async function prepareServing(
   context: AssembleContext,
   closer: Closer,
-  store: LocalStore,
+  { store }: Place,
 ): Promise<Serving> {
   const { settings, components } = context;
   const { clock, random, logger, network, phase } = components;

@@ -21,8 +21,8 @@ export const assembleServingNode: Assemble = async (context) => {
 
 async function assembleServing(context: AssembleContext, closer: Closer): Promise<Assembled> {
   let serving: Serving | undefined;
-  const { member, parts } = await openMember(context, closer, async (store) => {
-    serving = await prepareServing(context, closer, store);
+  const { member, parts } = await openMember(context, closer, async (place) => {
+    serving = await prepareServing(context, closer, place);
   });
   // Nobody is subscribed anywhere before the others can be told of it.
   member.channel.begin();

@@ -4,8 +4,12 @@
 // The way down: leaderships are handed over, a last checkpoint, then all that was opened.
 
 import { Closer, type CodedError, createHistogram } from "../../base/index.ts";
-import { type ClusterNode, openClusterNode } from "../../cluster/index.ts";
-import type { AppendRequest, LocalStore } from "../../store/index.ts";
+import {
+  type ClusterNode,
+  type ClusterNodeComponents,
+  openClusterNode,
+} from "../../cluster/index.ts";
+import type { AppendRequest } from "../../store/index.ts";
 import type { Assemble, AssembleContext, NodeParts, StoreMember } from "../assemble.ts";
 import { codedError, lastCheckpoint, syncBoundsMs } from "../assembly.ts";
 import { closeAfterFailure } from "../failed-start.ts";
@@ -33,7 +37,7 @@ export type OpenMember = { readonly member: ClusterNode; readonly parts: NodePar
 export async function openMember(
   context: AssembleContext,
   closer: Closer,
-  prepare: (store: LocalStore) => Promise<void> = async () => undefined,
+  prepare: ClusterNodeComponents["prepare"] = async () => undefined,
 ): Promise<OpenMember> {
   const { settings, dataDir, components } = context;
   const { clock, random, logger, disk, kv } = components;
