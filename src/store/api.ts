@@ -329,15 +329,8 @@ export interface InterestFace {
   waiting(after: Positions, nowUs: number): (times: MatchTimes) => boolean;
 }
 
-/** Of one filter, by what counts the shards; kept up to date. */
-export type MatchTimes = {
-  /** Nothing later than this has matched. */
-  readonly lastMatchUs: readonly number[];
-  /** Nothing later than this has matched that never expires. */
-  readonly lastLastingUs: readonly number[];
-  /** All that expires and has matched has expired by then. */
-  readonly expiredUs: readonly number[];
-};
+/** A filter that is counted: when it matched last, kept up to date for as long as it is counted. */
+export type MatchTimes = { readonly filter: { readonly text: string } };
 
 // ---------------------------------------------------------------- the store
 

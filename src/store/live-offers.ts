@@ -8,6 +8,8 @@ import { sourceToDeliverable } from "./deliverable.ts";
 import type { UseEntry, UseOwner, UseTable } from "./pools/filter-use.ts";
 import type { TtvSource } from "./types.ts";
 
+const none: readonly never[] = [];
+
 type Offer = { readonly ttv: DeliverableTtv; readonly entries: readonly UseEntry[] };
 
 export class LiveOffers {
@@ -33,7 +35,7 @@ export class LiveOffers {
     const matched = this.#matched;
     this.#interest.match(this.#ordinal, ttv, timeUs, matched);
     if (matched.length === 0) return;
-    if (!matched.some((entry) => entry.uses.size > 0)) {
+    if (!matched.some((entry) => (entry.uses?.size ?? 0) > 0)) {
       matched.length = 0;
       return;
     }
@@ -55,7 +57,7 @@ export class LiveOffers {
     for (const { ttv, entries } of waiting) {
       const receivers: UseOwner[] = [];
       for (const entry of entries) {
-        for (const use of entry.uses) {
+        for (const use of entry.uses ?? none) {
           if (use.subscriber.collect(use, shard, ttv.timeUs)) receivers.push(use.subscriber);
         }
       }

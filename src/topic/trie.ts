@@ -12,13 +12,25 @@ type Node<V> = {
   children: Map<string, Node<V>> | undefined;
   plus: Node<V> | undefined;
   /** Values of filters that end here. */
-  here: Set<V> | undefined;
+  here: Held<V>;
   /** Values of filters that go on with "#" from here. */
-  below: Set<V> | undefined;
+  below: Held<V>;
 };
+
+/** Most filters have one value, of millions of filters: it stands there without a set around it. */
+type Held<V> = V | Several<V> | undefined;
+
+class Several<V> {
+  readonly values: Set<V>;
+
+  constructor(one: V, other: V) {
+    this.values = new Set([one, other]);
+  }
+}
 
 export type Visit<V> = (value: V) => void;
 
+/** REQUIRES: no value is undefined. */
 export class FilterTrie<V> {
   readonly #root: Node<V> = createNode();
   #nodeCount = 1;
@@ -50,15 +62,12 @@ export class FilterTrie<V> {
   add(filter: TopicFilter, value: V): boolean {
     const node = this.#reach(filter);
     const wide = isWide(filter);
-    let values = wide ? node.below : node.here;
-    if (values === undefined) {
-      values = new Set();
-      if (wide) node.below = values;
-      else node.here = values;
-      this.#filterCount++;
-    }
-    if (values.has(value)) return false;
-    values.add(value);
+    const held = wide ? node.below : node.here;
+    const after = withValue(held, value);
+    if (after === undefined) return false;
+    if (wide) node.below = after;
+    else node.here = after;
+    if (held === undefined) this.#filterCount++;
     this.#valueCount++;
     this.#revision++;
     return true;
@@ -70,13 +79,14 @@ export class FilterTrie<V> {
     const node = path?.at(-1);
     if (path === undefined || node === undefined) return false;
     const wide = isWide(filter);
-    const values = wide ? node.below : node.here;
-    if (values === undefined || !values.delete(value)) return false;
+    const held = wide ? node.below : node.here;
+    if (!holds(held, value)) return false;
+    const after = withoutValue(held, value);
+    if (wide) node.below = after;
+    else node.here = after;
     this.#valueCount--;
     this.#revision++;
-    if (values.size === 0) {
-      if (wide) node.below = undefined;
-      else node.here = undefined;
+    if (after === undefined) {
       this.#filterCount--;
       this.#prune(path, filter);
     }
@@ -84,9 +94,11 @@ export class FilterTrie<V> {
   }
 
   /** The values of exactly this filter. */
-  valuesOf(filter: TopicFilter): ReadonlySet<V> | undefined {
+  valuesOf(filter: TopicFilter): readonly V[] {
     const node = this.#pathOf(filter)?.at(-1);
-    return isWide(filter) ? node?.below : node?.here;
+    const values: V[] = [];
+    visitHeld(isWide(filter) ? node?.below : node?.here, (value) => values.push(value));
+    return values;
   }
 
   match(topic: string, visit: Visit<V>): void {
@@ -188,9 +200,9 @@ function isEmpty<V>(node: Node<V>): boolean {
 }
 
 function walk<V>(node: Node<V>, words: readonly string[], level: number, visit: Visit<V>): void {
-  if (node.below !== undefined) for (const value of node.below) visit(value);
+  visitHeld(node.below, visit);
   if (level === words.length) {
-    if (node.here !== undefined) for (const value of node.here) visit(value);
+    visitHeld(node.here, visit);
     return;
   }
   const exact = node.children?.get(words[level] as string);
@@ -204,4 +216,29 @@ function reaches<V>(node: Node<V>, words: readonly string[], level: number): boo
   const exact = node.children?.get(words[level] as string);
   if (exact !== undefined && reaches(exact, words, level + 1)) return true;
   return node.plus !== undefined && reaches(node.plus, words, level + 1);
+}
+
+function visitHeld<V>(held: Held<V>, visit: Visit<V>): void {
+  if (held instanceof Several) for (const value of held.values) visit(value);
+  else if (held !== undefined) visit(held);
+}
+
+function holds<V>(held: Held<V>, value: V): boolean {
+  return held instanceof Several ? held.values.has(value) : held === value;
+}
+
+/** Undefined when it is held already. */
+function withValue<V>(held: Held<V>, value: V): Held<V> {
+  if (holds(held, value)) return undefined;
+  if (held === undefined) return value;
+  if (!(held instanceof Several)) return new Several(held, value);
+  held.values.add(value);
+  return held;
+}
+
+/** REQUIRES: it is held. */
+function withoutValue<V>(held: Held<V>, value: V): Held<V> {
+  if (!(held instanceof Several)) return undefined;
+  held.values.delete(value);
+  return held.values.size === 1 ? held.values.values().next().value : held;
 }

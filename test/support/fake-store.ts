@@ -358,32 +358,14 @@ class FakeInterest implements InterestFace {
   }
 
   timesOf(filter: string): MatchTimes {
-    const isCounted = (): boolean => this.counts.has(filter);
-    const rowsOf = () =>
-      [...this.#data.logs.values()].map((rows) =>
-        rows.filter(({ topic }) => topicMatches(filter, topic)),
-      );
-    const last = (rows: ReadonlyArray<{ timeUs: number }>): number => rows.at(-1)?.timeUs ?? 0;
-    return {
-      get lastMatchUs() {
-        return isCounted() ? rowsOf().map(last) : [];
-      },
-      get lastLastingUs() {
-        return rowsOf().map((rows) => last(rows.filter(({ expiryUs }) => expiryUs === 0)));
-      },
-      get expiredUs() {
-        return rowsOf().map((rows) => Math.max(0, ...rows.map(({ expiryUs }) => expiryUs)));
-      },
-    };
+    return { filter: { text: filter } };
   }
 
   waiting(after: Positions, nowUs: number): (times: MatchTimes) => boolean {
-    const afterUs = [...this.#data.logs.keys()].map((shard) => after.get(shard) ?? 0);
-    return ({ lastMatchUs, lastLastingUs, expiredUs }) =>
-      afterUs.some(
-        (fromUs, at) =>
-          (lastLastingUs[at] ?? 0) > fromUs ||
-          ((lastMatchUs[at] ?? 0) > fromUs && (expiredUs[at] ?? 0) > nowUs),
+    const shards = [...this.#data.logs.keys()];
+    return ({ filter }) =>
+      shards.some((shard) =>
+        this.mayWait(filter.text, shard, { afterUs: after.get(shard) ?? 0, nowUs }),
       );
   }
 

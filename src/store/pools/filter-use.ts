@@ -21,14 +21,21 @@ export class FilterUse {
   readonly context: unknown;
   /** The matches of a TTV that only this use matches. */
   readonly alone: readonly unknown[];
+  readonly #table: UseTable;
   readonly #start: Positions;
 
   constructor(table: UseTable, subscriber: UseOwner, filter: SubscriberFilter) {
     this.subscriber = subscriber;
     this.context = filter.context;
     this.alone = [filter.context];
+    this.#table = table;
     this.#start = filter.start;
     this.entry = table.addUse(filter.filter, filter.start, this);
+  }
+
+  /** When something matched last. */
+  lastMatchUs(ordinal: number): number {
+    return this.#table.lastMatchOf(this.entry, ordinal);
   }
 
   /** Exclusive lower bound of what this use wants from a shard. */

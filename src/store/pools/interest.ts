@@ -21,6 +21,7 @@ import type { InterestFace, MatchTimes, Positions, ShardNumber } from "../api.ts
 import { coverOf } from "../core/cover.ts";
 import type { Structure } from "../core/structure.ts";
 import { rowPrefix, type ShardStore } from "../shard-store.ts";
+import { MatchTimesTable, type RowTimes, rowState } from "./match-times.ts";
 
 /** Topics were checked at the door; here only memory is at stake. */
 const topicLimits = { levelsMax: 65_535, controlCharacters: "allow" } as const;
@@ -29,16 +30,14 @@ const topicLimits = { levelsMax: 65_535, controlCharacters: "allow" } as const;
 const knownTopicsMax = 10_000;
 const none: readonly never[] = [];
 
-/** Times are by shard ordinal. */
 export type FilterEntry<Use> = MatchTimes & {
   readonly filter: TopicFilter;
+  /** Where its times stand, in each shard. */
+  readonly row: number;
   /** Durable subscriptions of this text. */
   refs: number;
-  /** Subscribers that read with it now. */
-  readonly uses: Set<Use>;
-  readonly lastMatchUs: number[];
-  readonly lastLastingUs: number[];
-  readonly expiredUs: number[];
+  /** Subscribers that read with it now; most filters are of clients that are away. */
+  uses: Set<Use> | undefined;
 };
 
 /** What interest needs to know of a TTV; `expiryUs` 0: it never expires. */
@@ -59,12 +58,17 @@ export class InterestTable<Use> implements InterestFace {
   /** Entries that a topic matches; forgotten with every change of the trie. */
   readonly #known = new Map<string, ReadonlyArray<FilterEntry<Use>>>();
   #knownRevision = 0;
+  readonly #times = new MatchTimesTable();
   /**
-   * By shard ordinal: filters whose row is out of date, and whether there may be one. Removed filters
-   * are among them while there may.
+   * By shard ordinal: filters without a subscription any more, whose rows are to be deleted. Undefined
+   * once the shard is gone.
    */
-  readonly #dirty: Array<Map<string, boolean> | undefined> = [];
-  readonly #flushing: Array<ReadonlyMap<string, boolean> | undefined> = [];
+  readonly #gone: Array<Set<string> | undefined> = [];
+  /** By row; undefined where it is free. */
+  readonly #rows: Array<FilterEntry<Use> | undefined> = [];
+  readonly #freeRows: number[] = [];
+  /** By shard ordinal: filters whose rows a checkpoint is writing or deleting. */
+  readonly #flushing: Array<readonly string[] | undefined> = [];
   readonly #appliedUs: (ordinal: number) => number;
 
   /** `appliedUs`: how far a shard is applied; 0 before it is open. */
@@ -79,11 +83,9 @@ export class InterestTable<Use> implements InterestFace {
   addShard(shard: ShardNumber): number {
     const ordinal = this.#shards.push(shard) - 1;
     this.#ordinals.set(shard, ordinal);
-    this.#dirty.push(new Map());
+    this.#times.addShard();
+    this.#gone.push(new Set());
     this.#flushing.push(undefined);
-    for (const { lastMatchUs, lastLastingUs, expiredUs } of this.#entries.values()) {
-      for (const times of [lastMatchUs, lastLastingUs, expiredUs]) times.push(0);
-    }
     return ordinal;
   }
 
@@ -92,7 +94,7 @@ export class InterestTable<Use> implements InterestFace {
     const ordinal = this.#ordinals.get(shard);
     if (ordinal === undefined) return;
     this.#ordinals.delete(shard);
-    this.#dirty[ordinal] = undefined;
+    this.#gone[ordinal] = undefined;
   }
 
   /** Shards that are there, in order of their ordinals. */
@@ -106,7 +108,11 @@ export class InterestTable<Use> implements InterestFace {
 
   /** Rows that wait for checkpoints, over all shards. */
   get dirtyCount(): number {
-    return this.#dirty.reduce((sum, dirty) => sum + (dirty?.size ?? 0), 0);
+    let count = 0;
+    for (const [ordinal, gone] of this.#gone.entries()) {
+      if (gone !== undefined) count += gone.size + this.#times.dirtyCount(ordinal);
+    }
+    return count;
   }
 
   /** Topics whose matches are remembered. */
@@ -124,7 +130,10 @@ export class InterestTable<Use> implements InterestFace {
     entry.refs++;
     if (entry.refs !== 1) return;
     // Its row was removed with the last subscription, or never was; unless that is still to be done.
-    for (const dirty of this.#dirty) if (dirty?.has(filter) === false) dirty.set(filter, false);
+    for (const [ordinal, gone] of this.#gone.entries()) {
+      const state = gone?.delete(filter) ? rowState.stale : rowState.missing;
+      this.#times.mark(ordinal, entry.row, state);
+    }
   }
 
   remove(filter: string): void {
@@ -132,16 +141,23 @@ export class InterestTable<Use> implements InterestFace {
     assert(entry !== undefined && entry.refs > 0, `interest in ${filter} was not counted`);
     entry.refs--;
     if (entry.refs > 0) return;
-    for (const dirty of this.#dirty) {
-      if (dirty?.get(filter) === false) dirty.delete(filter);
-      else dirty?.set(filter, true);
+    for (const [ordinal, gone] of this.#gone.entries()) {
+      if (this.#times.state(ordinal, entry.row) !== rowState.missing) gone?.add(filter);
+      this.#times.mark(ordinal, entry.row, rowState.current);
     }
     this.#release(entry);
   }
 
   lastMatchUs(filter: string, shard: ShardNumber): number | undefined {
     const ordinal = this.#ordinals.get(shard);
-    return ordinal === undefined ? undefined : this.#entries.get(filter)?.lastMatchUs[ordinal];
+    const entry = this.#entries.get(filter);
+    if (ordinal === undefined || entry === undefined) return undefined;
+    return this.lastMatchOf(entry, ordinal);
+  }
+
+  /** The same of an entry that somebody uses. */
+  lastMatchOf(entry: FilterEntry<Use>, ordinal: number): number {
+    return this.#times.lastMatchUs(ordinal, entry.row);
   }
 
   mayWait(
@@ -152,39 +168,31 @@ export class InterestTable<Use> implements InterestFace {
     const ordinal = this.#ordinals.get(shard);
     const entry = this.#entries.get(filter);
     if (ordinal === undefined || entry === undefined) return undefined;
-    if ((entry.lastLastingUs[ordinal] ?? 0) > afterUs) return true;
-    return (entry.lastMatchUs[ordinal] ?? 0) > afterUs && (entry.expiredUs[ordinal] ?? 0) > nowUs;
+    return this.#times.mayWait(entry.row, [{ ordinal, afterUs }], nowUs);
   }
 
   timesOf(filter: string): MatchTimes | undefined {
     return this.#entries.get(filter);
   }
 
-  waiting(after: Positions, nowUs: number): (times: MatchTimes) => boolean {
-    const never = Number.POSITIVE_INFINITY;
-    const afterUs = this.#shards.map((shard) =>
-      this.#ordinals.has(shard) ? (after.get(shard) ?? 0) : never,
-    );
-    return ({ lastMatchUs, lastLastingUs, expiredUs }) => {
-      for (let ordinal = 0; ordinal < afterUs.length; ordinal++) {
-        const fromUs = afterUs[ordinal] ?? never;
-        if ((lastMatchUs[ordinal] ?? 0) <= fromUs) continue;
-        if ((lastLastingUs[ordinal] ?? 0) > fromUs || (expiredUs[ordinal] ?? 0) > nowUs)
-          return true;
-      }
-      return false;
-    };
+  waiting(after: Positions, nowUs: number): (filter: MatchTimes) => boolean {
+    const readTo = [...this.#ordinals].map(([shard, ordinal]) => ({
+      ordinal,
+      afterUs: after.get(shard) ?? 0,
+    }));
+    return (filter) => this.#times.mayWait((filter as FilterEntry<Use>).row, readTo, nowUs);
   }
 
   /** A subscriber reads with this filter from now on. */
   addUse(filter: string, start: Positions, use: Use): FilterEntry<Use> {
     const entry = this.#entryFor(filter, start);
+    entry.uses ??= new Set();
     entry.uses.add(use);
     return entry;
   }
 
   removeUse(entry: FilterEntry<Use>, use: Use): void {
-    entry.uses.delete(use);
+    entry.uses?.delete(use);
     this.#release(entry);
   }
 
@@ -195,14 +203,9 @@ export class InterestTable<Use> implements InterestFace {
     timeUs: number,
     matched: Array<FilterEntry<Use>>,
   ): void {
-    const dirty = this.#dirty[ordinal];
     for (const entry of this.#entriesOf(topic)) {
-      entry.lastMatchUs[ordinal] = timeUs;
-      if (expiryUs === 0) entry.lastLastingUs[ordinal] = timeUs;
-      else if (expiryUs > (entry.expiredUs[ordinal] ?? 0)) entry.expiredUs[ordinal] = expiryUs;
-      // One that does not wait has its row.
-      const text = entry.filter.text;
-      if (entry.refs > 0 && dirty?.has(text) === false) dirty.set(text, true);
+      this.#times.matched(ordinal, entry.row, timeUs, expiryUs);
+      if (entry.refs > 0) this.#times.outdate(ordinal, entry.row);
       matched.push(entry);
     }
   }
@@ -212,64 +215,66 @@ export class InterestTable<Use> implements InterestFace {
    * nobody who may have wanted them has read all: it counts as the last match.
    */
   lost(ordinal: number, streams: readonly LostIn[]): void {
-    for (const entry of this.#entries.values()) {
-      const { filter, refs, lastMatchUs, lastLastingUs } = entry;
+    for (const { filter, row, refs } of this.#entries.values()) {
       for (const stream of streams) {
-        if ((lastMatchUs[ordinal] ?? 0) >= stream.untilUs) continue;
+        if (this.#times.lastMatchUs(ordinal, row) >= stream.untilUs) continue;
         if (coverOf(stream, filter.words) === "none") continue;
-        lastMatchUs[ordinal] = stream.untilUs;
-        lastLastingUs[ordinal] = stream.untilUs;
-        if (refs > 0) this.#dirty[ordinal]?.set(filter.text, true);
+        this.#times.matched(ordinal, row, stream.untilUs, 0);
+        if (refs > 0) this.#times.outdate(ordinal, row);
       }
     }
   }
 
   /** Nobody has matched what was applied up to here: any filter may have matched last there. */
   mayHaveMatched(ordinal: number, untilUs: number): void {
-    for (const { filter, refs, lastMatchUs, lastLastingUs } of this.#entries.values()) {
-      lastMatchUs[ordinal] = Math.max(lastMatchUs[ordinal] ?? 0, untilUs);
-      lastLastingUs[ordinal] = Math.max(lastLastingUs[ordinal] ?? 0, untilUs);
-      if (refs > 0) this.#dirty[ordinal]?.set(filter.text, true);
+    for (const { row, refs } of this.#entries.values()) {
+      const { lastMatchUs, lastLastingUs, expiredUs } = this.#times.get(ordinal, row);
+      this.#times.set(ordinal, row, {
+        lastMatchUs: Math.max(lastMatchUs, untilUs),
+        lastLastingUs: Math.max(lastLastingUs, untilUs),
+        expiredUs,
+      });
+      if (refs > 0) this.#times.outdate(ordinal, row);
     }
   }
 
   /** Before a shard is replayed: the saved times of the filters that exist by now. */
   async load(ordinal: number, store: ShardStore): Promise<void> {
-    const saved = new Map<string, Row>();
+    const saved = new Map<string, RowTimes>();
     await store.scan(Buffer.from([rowPrefix.lastMatch]), (key, value) => {
       saved.set(key.toString("utf8", 1), decodeRow(value));
     });
     const checkpointUs = store.checkpoint.timeUs;
-    const dirty = this.#dirty[ordinal];
-    for (const [text, entry] of this.#entries) {
-      const start = entry.lastMatchUs[ordinal] ?? 0;
-      const row = saved.get(text);
-      const latestUs = Math.max(start, checkpointUs);
-      entry.lastMatchUs[ordinal] = row?.lastMatchUs ?? latestUs;
-      entry.lastLastingUs[ordinal] = row?.lastLastingUs ?? latestUs;
-      entry.expiredUs[ordinal] = row?.expiredUs ?? 0;
+    for (const [text, { row, refs }] of this.#entries) {
+      const latestUs = Math.max(this.#times.lastMatchUs(ordinal, row), checkpointUs);
+      const found = saved.get(text);
+      this.#times.set(ordinal, row, found ?? matchedAt(latestUs));
+      if (refs === 0) continue;
       // A filter without a row gets one, so that the next start knows it exactly.
-      if (row === undefined && entry.refs > 0) dirty?.set(text, false);
+      if (found === undefined) this.#times.mark(ordinal, row, rowState.missing);
+      else if (this.#times.state(ordinal, row) !== rowState.current) {
+        this.#times.mark(ordinal, row, rowState.stale);
+      }
     }
     for (const text of saved.keys()) {
-      const isCounted = (this.#entries.get(text)?.refs ?? 0) > 0;
-      if (!isCounted || dirty?.has(text)) dirty?.set(text, true);
+      if ((this.#entries.get(text)?.refs ?? 0) === 0) this.#gone[ordinal]?.add(text);
     }
   }
 
   capture(ordinal: number): (batch: KvBatch) => void {
-    const texts = this.#dirty[ordinal] ?? new Map<string, boolean>();
-    this.#flushing[ordinal] = texts;
-    this.#dirty[ordinal] = new Map();
-    const rows: Array<[Buffer, Buffer | undefined]> = [];
-    for (const text of texts.keys()) {
-      const key = Buffer.concat([Buffer.from([rowPrefix.lastMatch]), Buffer.from(text)]);
-      const entry = this.#entries.get(text);
-      const kept = entry !== undefined && entry.refs > 0;
-      rows.push([key, kept ? encodeRow(entry, ordinal) : undefined]);
+    const rows: Array<[string, Buffer | undefined]> = [];
+    for (const row of this.#times.takeDirty(ordinal)) {
+      const entry = this.#rows[row];
+      assert(entry !== undefined, `row ${row} of no filter waits for a checkpoint`);
+      rows.push([entry.filter.text, encodeRow(this.#times.get(ordinal, row))]);
     }
+    const gone = this.#gone[ordinal];
+    for (const text of gone ?? none) rows.push([text, undefined]);
+    gone?.clear();
+    this.#flushing[ordinal] = rows.map(([text]) => text);
     return (batch) => {
-      for (const [key, value] of rows) {
+      for (const [text, value] of rows) {
+        const key = Buffer.concat([Buffer.from([rowPrefix.lastMatch]), Buffer.from(text)]);
         if (value === undefined) batch.delete(key);
         else batch.put(key, value);
       }
@@ -281,7 +286,12 @@ export class InterestTable<Use> implements InterestFace {
     this.#flushing[ordinal] = undefined;
     if (committed || texts === undefined) return;
     // Part of them may have been written.
-    for (const text of texts.keys()) this.#dirty[ordinal]?.set(text, true);
+    for (const text of texts) {
+      const entry = this.#entries.get(text);
+      const isCounted = entry !== undefined && entry.refs > 0;
+      if (isCounted) this.#times.mark(ordinal, entry.row, rowState.stale);
+      else this.#gone[ordinal]?.add(text);
+    }
   }
 
   /** Every message asks twice, when it is cooked and when it is applied. */
@@ -304,47 +314,45 @@ export class InterestTable<Use> implements InterestFace {
   #entryFor(text: string, start: Positions): FilterEntry<Use> {
     const known = this.#entries.get(text);
     if (known !== undefined) return known;
-    // What was applied before nobody has matched with this filter: it may have matched, and last.
-    const latestUs = this.#shards.map((shard, ordinal) =>
-      Math.max(start.get(shard) ?? 0, this.#appliedUs(ordinal)),
-    );
-    const entry: FilterEntry<Use> = {
-      filter: parseTopicFilter(text, topicLimits),
-      refs: 0,
-      uses: new Set(),
-      lastMatchUs: latestUs,
-      lastLastingUs: [...latestUs],
-      expiredUs: latestUs.map(() => 0),
-    };
+    const row = this.#freeRows.pop() ?? this.#rows.length;
+    const filter = parseTopicFilter(text, topicLimits);
+    const entry: FilterEntry<Use> = { filter, row, refs: 0, uses: undefined };
+    this.#rows[row] = entry;
     this.#entries.set(text, entry);
-    this.#trie.add(entry.filter, entry);
+    this.#times.reach(row);
+    for (const [ordinal, shard] of this.#shards.entries()) {
+      // What was applied before nobody has matched with this filter: it may have matched, and last.
+      const latestUs = Math.max(start.get(shard) ?? 0, this.#appliedUs(ordinal));
+      this.#times.set(ordinal, row, matchedAt(latestUs));
+    }
+    this.#trie.add(filter, entry);
     return entry;
   }
 
   #release(entry: FilterEntry<Use>): void {
-    if (entry.refs > 0 || entry.uses.size > 0) return;
+    if (entry.refs > 0 || (entry.uses?.size ?? 0) > 0) return;
     this.#trie.remove(entry.filter, entry);
     this.#entries.delete(entry.filter.text);
+    this.#rows[entry.row] = undefined;
+    this.#freeRows.push(entry.row);
   }
 }
 
-type Row = {
-  readonly lastMatchUs: number;
-  readonly lastLastingUs: number;
-  readonly expiredUs: number;
-};
+/** Something that never expires. */
+function matchedAt(timeUs: number): RowTimes {
+  return { lastMatchUs: timeUs, lastLastingUs: timeUs, expiredUs: 0 };
+}
 
-function encodeRow(entry: FilterEntry<unknown>, ordinal: number): Buffer {
+function encodeRow({ lastMatchUs, lastLastingUs, expiredUs }: RowTimes): Buffer {
   const bytes = Buffer.alloc(24);
-  const { lastMatchUs, lastLastingUs, expiredUs } = entry;
-  [lastMatchUs, lastLastingUs, expiredUs].forEach((times, at) => {
-    bytes.writeBigUInt64BE(BigInt(times[ordinal] ?? 0), 8 * at);
-  });
+  bytes.writeBigUInt64BE(BigInt(lastMatchUs), 0);
+  bytes.writeBigUInt64BE(BigInt(lastLastingUs), 8);
+  bytes.writeBigUInt64BE(BigInt(expiredUs), 16);
   return bytes;
 }
 
 /** A row of one time says nothing of expiries: all may last. */
-function decodeRow(bytes: Buffer): Row {
+function decodeRow(bytes: Buffer): RowTimes {
   const time = (at: number): number => Number(bytes.readBigUInt64BE(8 * at));
   const lastMatchUs = time(0);
   if (bytes.length < 24) return { lastMatchUs, lastLastingUs: lastMatchUs, expiredUs: 0 };

@@ -418,7 +418,7 @@ export class SubscriberState implements Subscriber, UseOwner {
   #hasMatchesAfter(reader: Reader): boolean {
     const { ordinal, number } = reader.source;
     for (const use of this.#uses.values()) {
-      const lastMatchUs = use.entry.lastMatchUs[ordinal] ?? 0;
+      const lastMatchUs = use.lastMatchUs(ordinal);
       if (lastMatchUs > Math.max(reader.positionUs, use.startUs(number))) return true;
     }
     return false;
@@ -430,7 +430,7 @@ export class SubscriberState implements Subscriber, UseOwner {
       [...this.#uses.values()].map((use) => ({
         words: use.entry.filter.words,
         afterUs: Math.max(reader.positionUs, use.startUs(number)),
-        lastMatchUs: use.entry.lastMatchUs[ordinal] ?? 0,
+        lastMatchUs: use.lastMatchUs(ordinal),
       }));
     return reader.source.missedAfter(this.#wantedAfter(reader), wants);
   }

@@ -36,7 +36,7 @@ describe("filter trie", () => {
     expect(trie.add(filter, 1)).toBe(false);
     expect(trie.add(filter, 2)).toBe(true);
     expect([trie.filterCount, trie.valueCount]).toEqual([1, 2]);
-    expect([...(trie.valuesOf(filter) ?? [])]).toEqual([1, 2]);
+    expect([...trie.valuesOf(filter)]).toEqual([1, 2]);
     expect(trie.remove(filter, 3)).toBe(false);
     expect(trie.remove(filter, 1)).toBe(true);
     expect([trie.filterCount, trie.valueCount]).toEqual([1, 1]);
