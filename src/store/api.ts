@@ -320,13 +320,13 @@ export interface InterestFace {
     shard: ShardNumber,
     when: { readonly afterUs: number; readonly nowUs: number },
   ): boolean | undefined;
-  /** Of a filter that is counted, for as long as it is: what `waiting` judges by. */
+  /** Of a filter that is counted, for as long as it is: what `anyWaits` judges by. */
   timesOf(filter: string): MatchTimes | undefined;
   /**
-   * `mayWait` on any shard, for readers and filters in very great numbers: nothing is looked up for a
-   * filter, and the positions once.
+   * `mayWait` of any filter on any shard, for readers and filters in very great numbers: nothing is
+   * looked up for a filter, and the positions once. An unknown filter has to be scanned for: true.
    */
-  waiting(after: Positions, nowUs: number): (times: MatchTimes) => boolean;
+  anyWaits(filters: Iterable<MatchTimes | undefined>, after: Positions, nowUs: number): boolean;
 }
 
 /** A filter that is counted: when it matched last, kept up to date for as long as it is counted. */

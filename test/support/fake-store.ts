@@ -361,12 +361,14 @@ class FakeInterest implements InterestFace {
     return { filter: { text: filter } };
   }
 
-  waiting(after: Positions, nowUs: number): (times: MatchTimes) => boolean {
+  anyWaits(filters: Iterable<MatchTimes | undefined>, after: Positions, nowUs: number): boolean {
     const shards = [...this.#data.logs.keys()];
-    return ({ filter }) =>
-      shards.some((shard) =>
-        this.mayWait(filter.text, shard, { afterUs: after.get(shard) ?? 0, nowUs }),
-      );
+    return [...filters].some((times) =>
+      shards.some((shard) => {
+        const when = { afterUs: after.get(shard) ?? 0, nowUs };
+        return times === undefined || this.mayWait(times.filter.text, shard, when);
+      }),
+    );
   }
 
   mayWait(

@@ -215,10 +215,14 @@ export class Inspector implements SessionInspector {
     let next: string | undefined;
     const slices = this.#slices();
     const { store, clock } = context;
+    const at = { store, nowUs: clock.wallUs() };
     for (const entry of table.among(query)) {
       const pause = slices.looked(1 + entry.filters.size);
-      if (pause !== undefined) await pause;
-      if (!isMatch(entry, query, { store, nowUs: clock.wallUs() })) continue;
+      if (pause !== undefined) {
+        await pause;
+        at.nowUs = clock.wallUs();
+      }
+      if (!isMatch(entry, query, at)) continue;
       total++;
       if (page.after !== undefined && entry.clientId <= page.after) continue;
       if (found.length < countMax) found.push(entry);

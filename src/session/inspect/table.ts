@@ -44,6 +44,8 @@ export class SessionTable {
   /** Those that have a name. */
   readonly #order = new ClientOrder<TableEntry>();
   readonly #users = new SessionsByUser();
+  /** All whose state may be unknown, and others that were: looked through when somebody asks. */
+  readonly #unknown = new Set<TableEntry>();
 
   get size(): number {
     return this.#entries.size;
@@ -73,11 +75,10 @@ export class SessionTable {
 
   /** Those of which a query needs what only the store knows. */
   unknown(): TableEntry[] {
-    const found: TableEntry[] = [];
-    for (const entry of this.#entries.values()) {
-      if (entry.connected === undefined && entry.closed === undefined) found.push(entry);
+    for (const entry of this.#unknown) {
+      if (entry.connected !== undefined || entry.closed !== undefined) this.#unknown.delete(entry);
     }
-    return found;
+    return [...this.#unknown];
   }
 
   // -------------------------------------------------------------- what happens to sessions
@@ -102,6 +103,7 @@ export class SessionTable {
     const entry = this.#entryAt(keyLevel(clientId));
     this.#name(entry, clientId, user);
     entry.closed = closed;
+    if (closed === undefined) this.#unknown.add(entry);
   }
 
   /** What was loaded of subscriptions whose session is not there. */
@@ -124,6 +126,7 @@ export class SessionTable {
     entry.subscriptions = entry.connected?.subscriptionCount ?? entry.subscriptions;
     entry.connected = undefined;
     entry.closed = state;
+    if (state === undefined) this.#unknown.add(entry);
   }
 
   removed(clientId: string): void {
@@ -134,6 +137,7 @@ export class SessionTable {
       this.#order.left(entry);
     }
     this.#entries.delete(keyLevel(clientId));
+    this.#unknown.delete(entry);
   }
 
   /** Sessions of a user. */
@@ -243,10 +247,5 @@ export function hasBacklog(entry: TableEntry, store: Store, nowUs: number): bool
   if (connected !== undefined) return connected.hasBacklog;
   if (closed === undefined) return false;
   if (closed.inFlight > 0) return true;
-  const mayWait = store.interest.waiting(closed.cursor, nowUs);
-  for (const times of filters.values()) {
-    // Not known: it has to be looked for.
-    if (times === undefined || mayWait(times)) return true;
-  }
-  return false;
+  return store.interest.anyWaits(filters.values(), closed.cursor, nowUs);
 }

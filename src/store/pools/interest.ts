@@ -69,6 +69,8 @@ export class InterestTable<Use> implements InterestFace {
   readonly #freeRows: number[] = [];
   /** By shard ordinal: filters whose rows a checkpoint is writing or deleting. */
   readonly #flushing: Array<readonly string[] | undefined> = [];
+  /** By shard ordinal, for one call of `anyWaits`, which asks for millions of filters. */
+  readonly #readTo: number[] = [];
   readonly #appliedUs: (ordinal: number) => number;
 
   /** `appliedUs`: how far a shard is applied; 0 before it is open. */
@@ -85,6 +87,7 @@ export class InterestTable<Use> implements InterestFace {
     this.#ordinals.set(shard, ordinal);
     this.#times.addShard();
     this.#gone.push(new Set());
+    this.#readTo.push(0);
     this.#flushing.push(undefined);
     return ordinal;
   }
@@ -168,19 +171,22 @@ export class InterestTable<Use> implements InterestFace {
     const ordinal = this.#ordinals.get(shard);
     const entry = this.#entries.get(filter);
     if (ordinal === undefined || entry === undefined) return undefined;
-    return this.#times.mayWait(entry.row, [{ ordinal, afterUs }], nowUs);
+    return this.#times.mayWait(ordinal, entry.row, afterUs, nowUs);
   }
 
   timesOf(filter: string): MatchTimes | undefined {
     return this.#entries.get(filter);
   }
 
-  waiting(after: Positions, nowUs: number): (filter: MatchTimes) => boolean {
-    const readTo = [...this.#ordinals].map(([shard, ordinal]) => ({
-      ordinal,
-      afterUs: after.get(shard) ?? 0,
-    }));
-    return (filter) => this.#times.mayWait((filter as FilterEntry<Use>).row, readTo, nowUs);
+  anyWaits(filters: Iterable<MatchTimes | undefined>, after: Positions, nowUs: number): boolean {
+    const readTo = this.#readTo;
+    readTo.fill(Number.POSITIVE_INFINITY);
+    for (const [shard, ordinal] of this.#ordinals) readTo[ordinal] = after.get(shard) ?? 0;
+    for (const filter of filters) {
+      if (filter === undefined) return true;
+      if (this.#times.anyWaits((filter as FilterEntry<Use>).row, readTo, nowUs)) return true;
+    }
+    return false;
   }
 
   /** A subscriber reads with this filter from now on. */

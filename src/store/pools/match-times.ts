@@ -33,9 +33,6 @@ export type RowTimes = {
   readonly expiredUs: number;
 };
 
-/** How far somebody has read the shards that there are. */
-export type ReadTo = ReadonlyArray<{ readonly ordinal: number; readonly afterUs: number }>;
-
 type Block = { readonly times: Float64Array; readonly states: Uint8Array };
 
 export class MatchTimesTable {
@@ -95,15 +92,18 @@ export class MatchTimesTable {
     else if (expiryUs > (times[at + 2] as number)) times[at + 2] = expiryUs;
   }
 
-  /** Something that matched behind `readTo` may still wait, not expired at `nowUs`. */
-  mayWait(row: number, readTo: ReadTo, nowUs: number): boolean {
+  /** Something that matched after `afterUs` may still wait, not expired at `nowUs`. */
+  mayWait(ordinal: number, row: number, afterUs: number, nowUs: number): boolean {
     const { times } = this.#blocks[row >>> blockBits] as Block;
-    const first = this.#at(0, row) * columns;
-    for (let index = 0; index < readTo.length; index++) {
-      const { ordinal, afterUs } = readTo[index] as ReadTo[number];
-      const at = first + ordinal * columns;
-      if ((times[at] as number) <= afterUs) continue;
-      if ((times[at + 1] as number) > afterUs || (times[at + 2] as number) > nowUs) return true;
+    return waits(times, this.#at(ordinal, row) * columns, afterUs, nowUs);
+  }
+
+  /** The same in any shard; `readTo` is by ordinal. */
+  anyWaits(row: number, readTo: readonly number[], nowUs: number): boolean {
+    const { times } = this.#blocks[row >>> blockBits] as Block;
+    let at = this.#at(0, row) * columns;
+    for (let ordinal = 0; ordinal < readTo.length; ordinal++, at += columns) {
+      if (waits(times, at, readTo[ordinal] as number, nowUs)) return true;
     }
     return false;
   }
@@ -147,6 +147,11 @@ export class MatchTimesTable {
   #at(ordinal: number, row: number): number {
     return (row & (blockRows - 1)) * this.#room + ordinal;
   }
+}
+
+function waits(times: Float64Array, at: number, afterUs: number, nowUs: number): boolean {
+  if ((times[at] as number) <= afterUs) return false;
+  return (times[at + 1] as number) > afterUs || (times[at + 2] as number) > nowUs;
 }
 
 function createBlock(room: number): Block {
