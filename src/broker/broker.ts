@@ -35,6 +35,7 @@ import { Flapping } from "./limits/flapping.ts";
 import { Overload } from "./limits/overload.ts";
 import { type ListenerTerms, openTerms } from "./listener-terms.ts";
 import { LiveTrie } from "./live-subscriptions.ts";
+import type { LivePeers, LivePeersParts } from "./peers/ports.ts";
 import { PublishPath } from "./publish-path.ts";
 import type { BrokerSettings } from "./settings.ts";
 import { SysTopics } from "./sys-topics.ts";
@@ -59,6 +60,8 @@ export type BrokerComponents = {
   readonly reservedUser?: string;
   /** Told in `$SYS/broker/version`. */
   readonly version?: string;
+  /** Of a member of a cluster: the way to the clients of the other nodes. */
+  readonly peers?: (parts: LivePeersParts) => LivePeers;
   /** Memory that the process uses, for `overload`; default: not known. */
   readonly memoryBytes?: () => number;
   /** The broker owns what this returns. */
@@ -82,6 +85,7 @@ export class Broker implements ConnectionOwner {
   readonly #components: BrokerComponents;
   readonly #parts: ConnectionParts;
   readonly #live: LiveTrie;
+  readonly #peers: LivePeers | undefined;
   readonly #listeners: Listener[] = [];
   readonly #connections = new Set<ClientConnection>();
   readonly #admission: Admission;
@@ -112,12 +116,18 @@ export class Broker implements ConnectionOwner {
     const hooks =
       sets.length === 0 ? undefined : new HookRunner(sets, { clock, counters, logger, timeoutMs });
     this.#hooks = hooks;
-    const path = new PublishPath({
-      ...{ store, retained, live, rights, clock, counters, log, storeQos0, hooks },
+    const peers = components.peers?.({
+      ...{ trie: live, clock, counters, log },
+      isClosed: (topic) => rights.isClosed(topic),
+      onRoom: () => path.roomAgain(),
     });
-    this.sessions = components.createSessions({ live, wills: path });
+    this.#peers = peers;
+    const path = new PublishPath({
+      ...{ store, retained, live, rights, clock, counters, log, storeQos0, hooks, peers },
+    });
+    this.sessions = components.createSessions({ live: peers?.live ?? live, wills: path });
     const runs = new RunReader();
-    const turn = new WriteTurn(clock, new ChunkPool(), counters);
+    const turn = new WriteTurn(clock, new ChunkPool(), counters, () => peers?.flush());
     const sessions = this.sessions;
     const memoryBytes = components.memoryBytes ?? (() => 0);
     this.#overload = new Overload(settings.overload, clock, memoryBytes, (level, lagMs) => {
@@ -138,7 +148,7 @@ export class Broker implements ConnectionOwner {
     this.#sys = sys;
     this.#parts = {
       ...{ settings, clock, random, rights, counters, log, turn, runs, path, sessions },
-      ...{ flapping, isSheddingQos0, hooks, sys, tap: this.tap },
+      ...{ flapping, isSheddingQos0, hooks, sys, tap: this.tap, peers },
       reservedUser: components.reservedUser,
     };
   }
@@ -283,6 +293,7 @@ export class Broker implements ConnectionOwner {
     for (const connection of this.#connections) connection.destroy();
     await Promise.race([this.#parts.path.idle(), sleep(clock, lingerMs)]);
     await this.#closeSessions();
+    this.#peers?.close();
     tellNoMore();
   }
 

@@ -10,6 +10,7 @@ import type { LimitedLog } from "./limited-log.ts";
 import type { Ticket } from "./limits/admission.ts";
 import type { Flapping } from "./limits/flapping.ts";
 import type { ListenerTerms } from "./listener-terms.ts";
+import type { LivePeers } from "./peers/ports.ts";
 import type { PublishPath } from "./publish-path.ts";
 import type { BrokerSettings } from "./settings.ts";
 import type { SysTopics } from "./sys-topics.ts";
@@ -32,6 +33,7 @@ export type ConnectionParts = {
   readonly hooks: HookRunner | undefined;
   readonly sys: SysTopics;
   readonly tap: Tap;
+  readonly peers: LivePeers | undefined;
   /** A user that nobody may log in as. */
   readonly reservedUser: string | undefined;
 };

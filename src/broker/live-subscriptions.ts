@@ -49,7 +49,8 @@ export class LiveTrie implements LiveSubscriptions {
     return this.#targets.size;
   }
 
-  set(target: LiveTarget, subscription: Subscription): void {
+  /** Whether the target had no subscription to this filter. */
+  set(target: LiveTarget, subscription: Subscription): boolean {
     let held = this.#targets.get(target);
     if (held === undefined) {
       held = new Map();
@@ -61,22 +62,27 @@ export class LiveTrie implements LiveSubscriptions {
     const entry = { target, subscription };
     this.#trie.add(filter, entry);
     held.set(subscription.filter, { filter, entry });
+    return before === undefined;
   }
 
-  remove(target: LiveTarget, filter: string): void {
+  /** Whether there was one. */
+  remove(target: LiveTarget, filter: string): boolean {
     const held = this.#targets.get(target);
     const found = held?.get(filter);
-    if (held === undefined || found === undefined) return;
+    if (held === undefined || found === undefined) return false;
     this.#trie.remove(found.filter, found.entry);
     held.delete(filter);
     if (held.size === 0) this.#targets.delete(target);
+    return true;
   }
 
-  removeAll(target: LiveTarget): void {
+  /** Returns the filters that it had. */
+  removeAll(target: LiveTarget): readonly string[] {
     const held = this.#targets.get(target);
-    if (held === undefined) return;
+    if (held === undefined) return [];
     for (const { filter, entry } of held.values()) this.#trie.remove(filter, entry);
     this.#targets.delete(target);
+    return [...held.keys()];
   }
 
   /** The result may be kept: later changes of subscriptions do not show in it. */

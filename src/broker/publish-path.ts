@@ -25,6 +25,7 @@ import type { HookClient } from "./hooks/types.ts";
 import type { LimitedLog } from "./limited-log.ts";
 import { LiveRun } from "./live-run.ts";
 import type { LiveMatch, LiveTrie } from "./live-subscriptions.ts";
+import type { LivePeers } from "./peers/ports.ts";
 
 /** A message on its way; its commit time is filled in when it has one. */
 export type Message = Omit<Ttv, "timeUs"> & { timeUs: number };
@@ -54,14 +55,18 @@ export type PublishPathParts = {
   readonly counters: BrokerCounters;
   readonly log: LimitedLog;
   readonly storeQos0: boolean;
+  readonly peers?: LivePeers | undefined;
 };
+
+/** Publishes of one client. */
+type RegisteredQueue = { idle(): Promise<void>; roomAgain?(): void };
 
 const usPerS = 1_000_000;
 
 export class PublishPath implements WillPublisher {
   readonly #parts: PublishPathParts;
   /** By client id, while publishes are under way: a will must not overtake them. */
-  readonly #queues = new Map<string, Set<{ idle(): Promise<void> }>>();
+  readonly #queues = new Map<string, Set<RegisteredQueue>>();
 
   readonly #run = new LiveRun();
 
@@ -175,13 +180,23 @@ export class PublishPath implements WillPublisher {
     run.end();
   }
 
-  register(clientId: string, queue: { idle(): Promise<void> }): void {
+  /** Too much waits for another node: clients must not be read. */
+  get isCrowded(): boolean {
+    return this.#parts.peers?.isCrowded === true;
+  }
+
+  /** It is over. */
+  roomAgain(): void {
+    for (const set of this.#queues.values()) for (const queue of set) queue.roomAgain?.();
+  }
+
+  register(clientId: string, queue: RegisteredQueue): void {
     const queues = this.#queues.get(clientId) ?? new Set();
     queues.add(queue);
     this.#queues.set(clientId, queues);
   }
 
-  unregister(clientId: string, queue: { idle(): Promise<void> }): void {
+  unregister(clientId: string, queue: RegisteredQueue): void {
     const queues = this.#queues.get(clientId);
     queues?.delete(queue);
     if (queues?.size === 0) this.#queues.delete(clientId);

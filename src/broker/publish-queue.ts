@@ -124,6 +124,7 @@ export class PublishQueue {
     }
     if (plan === undefined && this.#steps.length === 0) {
       this.#publishNow(inbound, token, isRepeat);
+      if (path.isCrowded) this.#update();
       return;
     }
     const message = path.messageOf(inbound, canonicalFrame(inbound), this.#owner.client.clientId);
@@ -160,6 +161,7 @@ export class PublishQueue {
       this.#owner.ackRun(run, isMatched ? reason.success : reason.noMatchingSubscribers);
     }
     if (isMatched) path.deliverRun(matches, run, this.#owner.client.clientId);
+    if (path.isCrowded) this.#update();
     return true;
   }
 
@@ -194,6 +196,11 @@ export class PublishQueue {
   idle(): Promise<void> {
     if (this.#steps.length === 0) return Promise.resolve();
     return new Promise((resolve) => this.#idleWaiters.push(resolve));
+  }
+
+  /** Other nodes take messages again. */
+  roomAgain(): void {
+    this.#update();
   }
 
   // -------------------------------------------------------------- in
@@ -482,12 +489,13 @@ export class PublishQueue {
   // -------------------------------------------------------------- state
 
   #update(): void {
-    const { settings } = this.#parts;
+    const { settings, path } = this.#parts;
     const count = this.#steps.length;
     // Hysteresis: a client at the brim is not stopped and started for every message.
     const share = this.#isBlocked ? 0.5 : 1;
     const isBlocked =
       this.#heldCount > 0 ||
+      path.isCrowded ||
       count > settings.publishesMax * share ||
       (count > 1 && this.#bytes > settings.publishBytesMax * share);
     if (count === 0) {

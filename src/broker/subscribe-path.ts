@@ -18,6 +18,7 @@ import type { Session, SubscribeResult, Subscription } from "../session/index.ts
 import type { Client, Rights } from "./access.ts";
 import type { BrokerCounters } from "./counters.ts";
 import type { LimitedLog } from "./limited-log.ts";
+import type { LivePeers } from "./peers/ports.ts";
 import type { BrokerSettings } from "./settings.ts";
 import type { SysTopics } from "./sys-topics.ts";
 import type { ConnectionTap } from "./tap.ts";
@@ -38,6 +39,8 @@ export type SubscribePathParts = {
     BrokerSettings,
     "subscribeWaitMs" | "subscribesMax" | "denySubscribeCode"
   >;
+  /** SUBACK says that other nodes send what is published there. */
+  readonly peers: Pick<LivePeers, "settled"> | undefined;
   /** Told what has been granted. */
   readonly subscribed: ((granted: readonly SubscribeResult[]) => void) | undefined;
   /** `blocked` may have changed. */
@@ -85,7 +88,8 @@ export class SubscribePath {
     }
     this.#begin();
     for (const { filter } of wanted) this.#lastAsked.set(filter, request);
-    waitFor(this.#parts.clock, this.#parts.settings.subscribeWaitMs, session.subscribe(wanted), {
+    const { clock, settings } = this.#parts;
+    waitFor(clock, settings.subscribeWaitMs, this.#subscribed(session.subscribe(wanted)), {
       value: (results) => {
         for (const { subscription } of results.filter(isGranted)) {
           this.#unwanted.delete(subscription.filter);
@@ -143,6 +147,17 @@ export class SubscribePath {
         this.#late("unsubscribe");
         fail();
       },
+    });
+  }
+
+  #subscribed(
+    subscribing: Promise<readonly SubscribeResult[]>,
+  ): Promise<readonly SubscribeResult[]> {
+    const { peers } = this.#parts;
+    if (peers === undefined) return subscribing;
+    return subscribing.then(async (results) => {
+      await peers.settled();
+      return results;
     });
   }
 

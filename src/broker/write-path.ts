@@ -13,11 +13,19 @@ export class WriteTurn {
   readonly pool: ChunkPool;
   readonly counters: BrokerCounters;
   readonly #clock: Clock;
+  /** What has to leave before anything that is said here. */
+  readonly #before: () => void;
   #dirty: ConnectionOutput[] = [];
   #scheduled = false;
 
-  constructor(clock: Clock, pool: ChunkPool, counters: BrokerCounters) {
+  constructor(
+    clock: Clock,
+    pool: ChunkPool,
+    counters: BrokerCounters,
+    before: () => void = () => undefined,
+  ) {
     this.#clock = clock;
+    this.#before = before;
     this.pool = pool;
     this.counters = counters;
   }
@@ -31,6 +39,7 @@ export class WriteTurn {
 
   readonly #run = (): void => {
     this.#scheduled = false;
+    this.#before();
     const dirty = this.#dirty;
     this.#dirty = [];
     for (const output of dirty) output.flush();

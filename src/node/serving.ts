@@ -5,7 +5,7 @@
 // sessions. Nothing listens before the second.
 
 import type { Closer } from "../base/index.ts";
-import { createBroker } from "../broker/index.ts";
+import { type BrokerComponents, createBroker } from "../broker/index.ts";
 import type { NodeChannel } from "../cluster/index.ts";
 import { consumedFloors, createSessions } from "../session/index.ts";
 import type { LocalStore } from "../store/index.ts";
@@ -22,6 +22,7 @@ export type Place = {
   readonly store: LocalStore;
   /** Of a member of a cluster: words to the other nodes. */
   readonly channel?: NodeChannel;
+  readonly peers?: BrokerComponents["peers"];
 };
 
 export type Serving = {
@@ -35,7 +36,7 @@ export type Serving = {
 export async function prepareServing(
   context: AssembleContext,
   closer: Closer,
-  { store }: Place,
+  { store, peers }: Place,
 ): Promise<Serving> {
   const { settings, components } = context;
   const { clock, random, logger, network, phase } = components;
@@ -47,6 +48,7 @@ export async function prepareServing(
   const broker = createBroker(brokerSettings(settings), {
     ...{ network, clock, random, logger, store, memoryBytes, version, access: security.access },
     ...{ hooks: components.hooks ?? [], reservedUser: insideUser },
+    ...(peers === undefined ? {} : { peers }),
     createSessions: (ports) =>
       createSessions(sessionSettings(settings), { store, clock, logger, ...ports, ...hooks }),
   });

@@ -80,6 +80,11 @@ export interface LiveSubscriptions {
 export interface LiveTarget {
   readonly clientId: string;
   /**
+   * `unstored`: what is stored comes to it by a cursor. `dealt`: a shared group, of which others may be
+   * at other nodes; a message is for one of them.
+   */
+  readonly takes: "all" | "unstored" | "dealt";
+  /**
    * A message that matched `subscriptions` (all of this target's that match, at least one).
    * `stored` tells whether it also reaches durable readers by their cursor: a durable session
    * then ignores it here.

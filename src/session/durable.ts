@@ -64,6 +64,7 @@ type Settle = (error: CodedError | undefined) => void;
 export class DurableSession implements Session, LiveTarget, Checkpointed, ConnectedState {
   readonly clientId: string;
   readonly durable = true;
+  readonly takes = "unstored";
   readonly claim: PublisherClaim;
   readonly expiryS: number;
   readonly user: string | undefined;

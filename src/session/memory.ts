@@ -43,6 +43,7 @@ type Waiting = { readonly message: Ttv; readonly choice: Choice };
 export class MemorySession implements Session, LiveTarget {
   readonly clientId: string;
   readonly durable = false;
+  readonly takes = "all";
   readonly claim = undefined;
   readonly user: string | undefined;
   readonly will: Will | undefined;

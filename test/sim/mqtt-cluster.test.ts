@@ -18,7 +18,8 @@ test("each node of a cluster serves a client, whoever leads", async () => {
   for (const machine of machines) {
     const client = await SimClient.connect(machine, `client of ${machine.name}`);
     const topic = `at/${machine.name}`;
-    expect((await client.ask(subscribePacket(topic, 2), "suback")).reasonCodes).toEqual([2]);
+    const suback = await client.ask(subscribePacket(topic, 2), "suback");
+    expect(suback).toMatchObject({ reasonCodes: [2] });
     for (const qos of [0, 1, 2] as const) client.say(publishPacket(topic, `qos ${qos}`, qos));
     await client.has("pubrec");
     client.say({ type: "pubrel", packetId: 1, reasonCode: 0, properties: {} });
@@ -44,4 +45,44 @@ test("a session that lost its node goes on at another, with all that was acked",
   const texts = () => ["one", "two", "three"].flatMap((text) => again.payloads(`t/${text}`));
   await clock.runUntil(() => texts().length === 3);
   expect(texts()).toEqual(["one", "two", "three"]);
+});
+
+const clean = { cleanStart: true, properties: {} } as const;
+
+test("SUBACK at one node means that what is acked at any other comes, in order and once", async () => {
+  const { machines, clock } = await start("live routes");
+  const readers: SimClient[] = [];
+  for (const { name } of machines) {
+    const reader = await SimClient.connect(
+      cluster?.machine(name) as MqttMachine,
+      `to ${name}`,
+      clean,
+    );
+    await reader.ask(subscribePacket("live/#", 1), "suback");
+    // Overlapping: still one copy.
+    await reader.ask(subscribePacket("live/+", 1), "suback");
+    readers.push(reader);
+  }
+  const texts: string[] = [];
+  for (const machine of machines) {
+    const writer = await SimClient.connect(machine, `from ${machine.name}`, clean);
+    for (let number = 0; number < 20; number++) {
+      const text = `${machine.name} ${number}`;
+      texts.push(text);
+      const puback = await writer.ask(publishPacket("live/t", text, 1), "puback");
+      expect(puback).toMatchObject({ reasonCode: 0 });
+    }
+  }
+  await clock.runUntil(() =>
+    readers.every((each) => each.payloads("live/t").length >= texts.length),
+  );
+  await clock.advance(1_000);
+  for (const reader of readers) {
+    const got = reader.payloads("live/t");
+    expect([...got].sort()).toEqual([...texts].sort());
+    for (const { name } of machines) {
+      const ofOne = (text: string): boolean => text.startsWith(name);
+      expect(got.filter(ofOne)).toEqual(texts.filter(ofOne));
+    }
+  }
 });

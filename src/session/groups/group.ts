@@ -41,6 +41,7 @@ const nowhere: InFlightSource = {
 export class SharedGroup implements LiveTarget, MemberGroup, GroupHost {
   /** The whole shared filter: a group publishes and subscribes as nobody. */
   readonly clientId: string;
+  readonly takes = "dealt";
   readonly filter: string;
   readonly #context: SessionContext;
   readonly #choice: MemberChoice;

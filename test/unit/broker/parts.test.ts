@@ -16,7 +16,7 @@ function subscription(filter: string, qos: 0 | 1 | 2 = 1): Subscription {
 }
 
 function target(clientId: string): LiveTarget {
-  return { clientId, deliver: () => undefined };
+  return { clientId, takes: "all", deliver: () => undefined };
 }
 
 describe("LiveTrie", () => {

@@ -1,58 +1,12 @@
 import { describe, expect, test } from "vitest";
-import { SeededRandom, SimClock, silentLogger } from "../../../src/base/index.ts";
 import {
   decodeChannelNote,
   decodeLetter,
   encodeChannelNote,
   encodeLetter,
 } from "../../../src/cluster/core/channel-codec.ts";
-import { createClusterCounters } from "../../../src/cluster/counters.ts";
-import { type ChannelSettings, MemberChannel } from "../../../src/cluster/index.ts";
-
-type Way = { lost: boolean; refused: boolean; queue: Buffer[] };
-
-/** Channels of some nodes, over ways that lose and refuse as they are told. */
-class World {
-  readonly clock = new SimClock({ random: new SeededRandom(5) });
-  readonly counters = createClusterCounters();
-  readonly nodes = new Map<number, MemberChannel>();
-  readonly ways = new Map<string, Way>();
-  members: readonly number[] = [1, 2, 3];
-  #starts = 0;
-
-  way(from: number, to: number): Way {
-    const key = `${from}>${to}`;
-    const known = this.ways.get(key) ?? { lost: false, refused: false, queue: [] };
-    this.ways.set(key, known);
-    return known;
-  }
-
-  /** The second start of a node is another life. */
-  add(node: number, settings: Partial<ChannelSettings> = {}): MemberChannel {
-    const channel = new MemberChannel({
-      ...{ node, start: `life ${++this.#starts}`, clock: this.clock, counters: this.counters },
-      ...{ logger: silentLogger, settings, members: () => this.members },
-      send: (to, bytes) => {
-        const way = this.way(node, to);
-        if (way.refused) return false;
-        if (way.lost) return true;
-        way.queue.push(Buffer.from(bytes));
-        this.clock.schedule(1, () => {
-          this.nodes.get(to)?.receive(node, way.queue.shift() as Buffer);
-        });
-        return true;
-      },
-    });
-    this.nodes.set(node, channel);
-    channel.begin();
-    return channel;
-  }
-
-  end(node: number): void {
-    this.nodes.get(node)?.close();
-    this.nodes.delete(node);
-  }
-}
+import type { MemberChannel } from "../../../src/cluster/index.ts";
+import { ChannelWorld } from "../../support/channel-world.ts";
 
 /** What a node hears: changes of its peers, and words, in the order in which they come. */
 function listen(channel: MemberChannel): string[] {
@@ -79,7 +33,7 @@ test("a word looks like the example in docs/formats/raft.md", () => {
 
 describe("a channel between nodes", () => {
   test("reaches the active members that run, and says which start each of them is", async () => {
-    const world = new World();
+    const world = new ChannelWorld();
     const [one, two] = [world.add(1), world.add(2)];
     const heard = listen(one);
     await world.clock.advance(1_000);
@@ -96,7 +50,7 @@ describe("a channel between nodes", () => {
   });
 
   test("words come in order, long ones whole, behind the news that their sender is reached", async () => {
-    const world = new World();
+    const world = new ChannelWorld();
     const [one, two] = [world.add(1), world.add(2, { partBytesMax: 10 })];
     const heard = listen(one);
     two.onPeersChanged((node) => {
@@ -107,7 +61,7 @@ describe("a channel between nodes", () => {
   });
 
   test("a word that is lost ends the link, and nothing behind it arrives on it", async () => {
-    const world = new World();
+    const world = new ChannelWorld();
     const [one, two] = [world.add(1), world.add(2)];
     await world.clock.advance(1_000);
     const [heardByOne, heardByTwo] = [listen(one), listen(two)];
@@ -124,7 +78,7 @@ describe("a channel between nodes", () => {
   });
 
   test("also the last word is missed, without another behind it", async () => {
-    const world = new World();
+    const world = new ChannelWorld();
     const [one, two] = [world.add(1), world.add(2)];
     await world.clock.advance(1_000);
     const [heardByOne, heardByTwo] = [listen(one), listen(two)];
@@ -137,7 +91,7 @@ describe("a channel between nodes", () => {
   });
 
   test("a peer that starts anew is lost and reached, however fast it was", async () => {
-    const world = new World();
+    const world = new ChannelWorld();
     const one = world.add(1);
     world.add(2);
     await world.clock.advance(1_000);
@@ -155,7 +109,7 @@ describe("a channel between nodes", () => {
       [1, 2],
       [2, 1],
     ] as const) {
-      const world = new World();
+      const world = new ChannelWorld();
       const [one, two] = [world.add(1), world.add(2)];
       await world.clock.advance(1_000);
       world.way(from, to).lost = true;
@@ -169,7 +123,7 @@ describe("a channel between nodes", () => {
   });
 
   test("a word that the network does not take ends the link at once", async () => {
-    const world = new World();
+    const world = new ChannelWorld();
     const [one] = [world.add(1), world.add(2)];
     await world.clock.advance(1_000);
     const heard = listen(one);
@@ -182,7 +136,7 @@ describe("a channel between nodes", () => {
   });
 
   test("what is on the way is bounded, but one word is always taken", async () => {
-    const world = new World();
+    const world = new ChannelWorld();
     const [one, two] = [world.add(1, { windowBytesMax: 100 }), world.add(2)];
     await world.clock.advance(1_000);
     const heard = listen(two);
@@ -199,7 +153,7 @@ describe("a channel between nodes", () => {
   });
 
   test("the window opens while beats are far between", async () => {
-    const world = new World();
+    const world = new ChannelWorld();
     const settings = { windowBytesMax: 1_000, beatMs: 1_900 };
     const [one] = [world.add(1, settings), world.add(2, settings)];
     await world.clock.advance(4_000);
@@ -212,7 +166,7 @@ describe("a channel between nodes", () => {
   });
 
   test("a question is answered, late too, and each failure has its code", async () => {
-    const world = new World();
+    const world = new ChannelWorld();
     const [one, two] = [world.add(1), world.add(2)];
     await world.clock.advance(1_000);
     two.handle("double", (from, bytes) => Buffer.from(`${from} ${bytes} ${bytes}`));
@@ -241,7 +195,7 @@ describe("a channel between nodes", () => {
   });
 
   test("who asked a peer that is lost hears so at once", async () => {
-    const world = new World();
+    const world = new ChannelWorld();
     const [one, two] = [world.add(1), world.add(2)];
     await world.clock.advance(1_000);
     two.handle("never", () => new Promise(() => undefined));
@@ -253,7 +207,7 @@ describe("a channel between nodes", () => {
   });
 
   test("what makes no sense is counted and harms nothing", async () => {
-    const world = new World();
+    const world = new ChannelWorld();
     const [one, two] = [world.add(1), world.add(2)];
     await world.clock.advance(1_000);
     for (const bytes of [[], [16], [17], [16, 255, 255], [17, 1]]) {
