@@ -1,8 +1,9 @@
 // What the clients of this node are subscribed to, as the other nodes are told of it: for each filter
 // what is wanted, whoever wants it.
 //
-// Keeps: a node that is reached is told all of it first, then what has changed since, one word at a time;
-// whatever happens to a word, what was in it is told again until it is answered, or the node is lost.
+// Keeps: a node that is reached is told all of it first, then what has changed since, one word at a
+// time; whatever happens to a word, what was in it is told again until it is answered, or the node is
+// lost.
 
 import { type Cancel, type Clock, isCodedError } from "../../base/index.ts";
 import { encodeInterest, type Want, wants } from "./peer-codec.ts";

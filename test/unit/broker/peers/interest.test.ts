@@ -28,7 +28,9 @@ class Peer implements PeerWords {
     return true;
   }
 
-  handle(): void {}
+  handle(): void {
+    // It says nothing itself.
+  }
 
   async ask(_node: number, _kind: string, bytes: Uint8Array): Promise<Uint8Array> {
     if (this.refusal !== undefined) throw this.refusal;
