@@ -306,7 +306,8 @@ function copyTree(tree) {
   for (const part of ["src/base", "src/kv", "src/log", "src/raft", ...tests]) {
     cpSync(join(root, part), join(tree, part), { recursive: true });
   }
-  for (const part of ["package.json", "tsconfig.json", "vitest.config.ts"]) {
+  const files = ["package.json", "tsconfig.json", "vitest.config.ts"];
+  for (const part of [...files, "scripts/set-up.mjs"]) {
     cpSync(join(root, part), join(tree, part));
   }
   symlinkSync(join(root, "node_modules"), join(tree, "node_modules"));

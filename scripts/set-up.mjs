@@ -91,7 +91,7 @@ function install() {
   writeFileSync(installStamp, readFileSync(join(root, "package-lock.json"), "utf8"));
 }
 
-function isBuilt() {
+export function isBuilt() {
   const built = timeOf(buildStamp);
   // Folders count too: a renamed file keeps its time, its folder does not.
   const sources = [

@@ -1,0 +1,2 @@
+/** Whether `dist` is newer than all that it is made from. */
+export function isBuilt(): boolean;
