@@ -3,6 +3,7 @@
 // Keeps: a transaction reads what the replica has applied; the leader judges its reads against all that
 // was written since, wherever; whoever is told of a write finds it in the next read here.
 
+import type { Cancel } from "../base/index.ts";
 import type {
   Decided,
   MapEntry,
@@ -10,6 +11,7 @@ import type {
   MapReplica,
   MapShard,
   MapTransaction,
+  MapWatcher,
   MapWrite,
   ShardRequest,
 } from "../store/index.ts";
@@ -79,6 +81,14 @@ export class MapFront implements MapShard {
 
   transact<T>(body: (tx: MapTransaction) => Promise<T>): Promise<{ timeUs: number; value: T }> {
     return this.#transactions.run(body);
+  }
+
+  watch(prefix: string, watcher: MapWatcher): Cancel {
+    return this.#replica.watch(prefix, watcher);
+  }
+
+  barrier(): Promise<void> | undefined {
+    return this.#replica.barrier();
   }
 
   #write(

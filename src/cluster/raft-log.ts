@@ -28,6 +28,7 @@ import { defaultKeepSettings, type KeepSettings, KeptLog } from "./core/kept-log
 import type { ClusterCounters } from "./counters.ts";
 import { clusterErrors } from "./errors.ts";
 import { LogBytes } from "./log-bytes.ts";
+import { ReadRounds } from "./read-rounds.ts";
 import type { RemoteCopy } from "./remote-copy.ts";
 import { decodeMark, encodeMark } from "./snapshot-mark.ts";
 
@@ -66,6 +67,7 @@ export class RaftLog implements ShardLog, StateMachine {
   readonly #fates = new Fates(openMax, (_, fate, index) => this.#tell(fate, index));
   readonly #bytes = new LogBytes();
   readonly #kept: KeptLog;
+  readonly #reads: ReadRounds;
   /** Claims above the last snapshot, oldest first. */
   #fences: Fence[] = [];
   #claimant: Claimant | undefined;
@@ -94,6 +96,9 @@ export class RaftLog implements ShardLog, StateMachine {
     this.shard = shard;
     this.#parts = parts;
     this.#kept = new KeptLog(parts.keep ?? defaultKeepSettings);
+    const late = (): Error => this.#notLeader();
+    const read = async () => this.#group?.read() ?? Promise.reject(late());
+    this.#reads = new ReadRounds({ clock: parts.clock, read, late });
   }
 
   /** What another replica may copy; undefined before the shard is open. */
@@ -177,10 +182,8 @@ export class RaftLog implements ShardLog, StateMachine {
   }
 
   /** Behind it everything that was acked before the call, wherever, is applied here. */
-  async barrier(): Promise<void> {
-    const group = this.#group;
-    if (group === undefined) throw this.#notLeader();
-    await group.read();
+  barrier(): Promise<void> {
+    return this.#reads.join();
   }
 
   /** Its entries stand in nobody's way: members that are behind need them. */

@@ -159,6 +159,14 @@ export type MapWrite = { readonly key: string; readonly value: Uint8Array | unde
 /** Must hold when the writes are decided; `timeUs` undefined = the key is absent. */
 export type MapGuard = { readonly key: string; readonly timeUs: number | undefined };
 
+/** Is told of rows as they are applied here, whoever has written them. */
+export interface MapWatcher {
+  /** Within the apply, in the order of the log; `value` undefined: deleted. */
+  applied(key: string, value: Buffer | undefined): void;
+  /** The rows are those of another replica now; barriers wait for what is returned. */
+  replaced(): Promise<void> | undefined;
+}
+
 /** Reads of a transaction: each is remembered and checked for conflicts at commit. */
 export interface MapTransaction {
   get(key: string): Promise<MapEntry | undefined>;
@@ -202,6 +210,13 @@ export interface MapShard {
   ): void;
   /** Optimistic transaction; runs `body` again on a conflict, at most 8 times. */
   transact<T>(body: (tx: MapTransaction) => Promise<T>): Promise<{ timeUs: number; value: T }>;
+  /** Tells of rows under `prefix` from now on; what is there already has to be listed. */
+  watch(prefix: string, watcher: MapWatcher): Cancel;
+  /**
+   * Resolves when all that was acked before the call, at any node, is applied here and known to those
+   * who watch. Undefined: nobody else writes here. Rejects where no quorum answers in some seconds.
+   */
+  barrier(): Promise<void> | undefined;
 }
 
 // ---------------------------------------------------------------- interest and subscribers
@@ -367,6 +382,10 @@ export interface Store {
   onceWritable(listener: () => void, topic?: string): Cancel;
   /** Applied commit time of every log shard: where a new filter starts. */
   tail(): Map<ShardNumber, number>;
+  /** Other nodes write as well: what is not applied here may have been acked there. */
+  readonly isShared: boolean;
+  /** As that of a map shard, for any shard. @throws STORE_SHARD_NOT_FOUND. */
+  barrier(shard: ShardNumber): Promise<void> | undefined;
 
   /** Offers begin in a later turn of the event loop, without a `wake`. */
   subscribe<T>(options: SubscriberOptions<T>): Subscriber<T>;

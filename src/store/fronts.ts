@@ -83,7 +83,7 @@ export interface LogReplica extends ShardReplica {
 
 export interface MapReplica
   extends ShardReplica,
-    Pick<MapShard, "number" | "appliedUs" | "get" | "list" | "match"> {
+    Pick<MapShard, "number" | "appliedUs" | "get" | "list" | "match" | "watch" | "barrier"> {
   /** Why these can never be written. */
   writesError(writes: readonly MapWrite[]): CodedError | undefined;
 }

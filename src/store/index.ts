@@ -16,6 +16,7 @@ export type {
 export { type GroupSettings, groupSettingsDefault } from "./group.ts";
 export { type LocalStoreOptions, type OpenedStore, openLocalStore } from "./local.ts";
 export { escapeLevel, unescapeLevel } from "./map/keys.ts";
+export { followRows, type RowFollower } from "./map/row-follow.ts";
 export { type Commit, TransactionRunner } from "./map/transaction.ts";
 export { MemoryMachine, memorySegmentBytes } from "./memory-machine.ts";
 export * from "./operator-api.ts";

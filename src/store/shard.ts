@@ -268,9 +268,12 @@ export class Shard {
     this.#tellAll(this.#failure);
   }
 
-  /** Behind it reads see everything that was acked before the call, by whoever leads the shard. */
-  async barrier(): Promise<void> {
-    await this.#parts.log.barrier?.();
+  /**
+   * Behind it reads see everything that was acked before the call, by whoever leads the shard;
+   * undefined where that is always so.
+   */
+  barrier(): Promise<void> | undefined {
+    return this.#parts.log.barrier?.();
   }
 
   /** Runs `then` when this time is applied, at once where it is, or when the shard has ended. */

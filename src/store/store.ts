@@ -316,15 +316,17 @@ export class LocalStore implements Store {
     return this.#writerShard(publisher, topic).closeWriter(name);
   }
 
-  /**
-   * Behind it a read of the shard sees everything that was acked before the call, on any replica.
-   * @throws STORE_SHARD_NOT_FOUND; RAFT_NOT_LEADER, RAFT_READ_TIMEOUT of a replica without a quorum.
-   */
-  async barrier(number: ShardNumber): Promise<void> {
-    const shards = this.#databases.list.flatMap((database) => database.shards);
-    const found = shards.find(({ shard }) => shard.number === number);
-    if (found === undefined) throw storeErrors.shardMissing({ shard: number });
-    await found.shard.barrier();
+  get isShared(): boolean {
+    return this.#components.shardLogs !== undefined;
+  }
+
+  barrier(number: ShardNumber): Promise<void> | undefined {
+    const { list } = this.#databases;
+    const map = list.flatMap(({ mapFronts }) => mapFronts).find((each) => each.number === number);
+    if (map !== undefined) return map.barrier();
+    const log = list.flatMap(({ logs }) => logs).find((each) => each.number === number);
+    if (log === undefined) throw storeErrors.shardMissing({ shard: number });
+    return log.shard.barrier();
   }
 
   onceWritable(listener: () => void, topic?: string): Cancel {

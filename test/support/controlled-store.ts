@@ -127,6 +127,14 @@ export class ControlledStore implements Store {
     return this.inner.tail();
   }
 
+  get isShared(): boolean {
+    return this.inner.isShared;
+  }
+
+  barrier(shard: ShardNumber): Promise<void> | undefined {
+    return this.inner.barrier(shard);
+  }
+
   subscribe<T>(options: SubscriberOptions<T>): Subscriber<T> {
     return this.inner.subscribe(options);
   }

@@ -12,6 +12,7 @@ import type {
   MapGuard,
   MapShard,
   MapTransaction,
+  MapWatcher,
   MapWrite,
   MatchTimes,
   Positions,
@@ -46,6 +47,8 @@ export type FakeOptions = {
   readonly stateShards?: number;
   /** Whether `wake` offers within the call, as from memory, or later, as from the disk. */
   readonly wake?: "now" | "soon";
+  /** As if other nodes wrote as well: what is behind it has come here. */
+  readonly barrier?: () => Promise<void>;
 };
 
 type Item = { apply(): () => void };
@@ -95,6 +98,14 @@ export class FakeStore implements Store {
 
   state(ownerKey: string): FakeMapShard {
     return this.stateShards[hash32(ownerKey) % this.stateShards.length]!;
+  }
+
+  get isShared(): boolean {
+    return this.options.barrier !== undefined;
+  }
+
+  barrier(): Promise<void> | undefined {
+    return this.options.barrier?.();
   }
 
   tail(): Map<ShardNumber, number> {
@@ -471,11 +482,29 @@ export class FakeMapShard implements MapShard {
     });
   }
 
+  readonly #watches = new Set<{ prefix: string; watcher: MapWatcher }>();
+
+  watch(prefix: string, watcher: MapWatcher): Cancel {
+    const watch = { prefix, watcher };
+    this.#watches.add(watch);
+    return () => void this.#watches.delete(watch);
+  }
+
+  barrier(): Promise<void> | undefined {
+    return this.#store.barrier();
+  }
+
   #apply(writes: readonly MapWrite[]): number {
     const timeUs = this.#store.nextUs(this.number);
     for (const { key, value } of writes) {
       if (value === undefined) this.#map.delete(key);
       else this.#map.set(key, { key, timeUs, value: Buffer.from(value) });
+      const written = this.#map.get(key)?.value;
+      this.#store.run(() => {
+        for (const { prefix, watcher } of this.#watches) {
+          if (key.startsWith(prefix)) watcher.applied(key, written);
+        }
+      });
     }
     return timeUs;
   }

@@ -9,6 +9,7 @@
 import {
   assertPresent,
   type ByteReader,
+  type Cancel,
   type CodedError,
   type Counters,
   createCounters,
@@ -21,6 +22,7 @@ import type {
   MapGuard,
   MapShard as MapShardFace,
   MapTransaction,
+  MapWatcher,
   MapWrite,
   WriterStamp,
 } from "../api.ts";
@@ -44,6 +46,7 @@ import type { MapSlab } from "./map-slab.ts";
 import { encodeWrites, readRecords, writesBytesMax } from "./map-writes.ts";
 import { type Commit, TransactionRunner } from "./transaction.ts";
 import type { Version } from "./value.ts";
+import { MapWatches } from "./watches.ts";
 
 /** All but the first are of replicas alone. */
 export const mapItemKind = { write: 1, stamped: 2, openWriter: 3 } as const;
@@ -106,6 +109,10 @@ export class MapShard implements MapShardFace, ShardMachine, MapReplica {
   });
   /** Those who wait for what was proposed when they came, in order. */
   readonly #onApplied: Array<{ readonly untilUs: number; readonly resolve: () => void }> = [];
+  readonly #watches = new MapWatches(
+    (call) => this.shard.callSafely(call),
+    (error) => this.shard.fail(storeErrors.failed({ reason: toError(error).message }, error)),
+  );
   #proposedUs = 0;
   /** Counts how often this process was deposed. */
   #reign = 0;
@@ -125,10 +132,10 @@ export class MapShard implements MapShardFace, ShardMachine, MapReplica {
   /** Closes the circle of shard and machine; called once, before anything else. */
   attach(shard: Shard): void {
     this.#shard = shard;
-    this.#watch(this.#slab);
+    this.#superintend(this.#slab);
   }
 
-  #watch(slab: MapSlab): void {
+  #superintend(slab: MapSlab): void {
     slab.onFailure((error) => {
       this.shard.fail(storeErrors.failed({ reason: error.message }, error));
     });
@@ -228,6 +235,14 @@ export class MapShard implements MapShardFace, ShardMachine, MapReplica {
 
   transact<T>(body: (tx: MapTransaction) => Promise<T>): Promise<{ timeUs: number; value: T }> {
     return this.#transactions.run(body);
+  }
+
+  watch(prefix: string, watcher: MapWatcher): Cancel {
+    return this.#watches.add(prefix, watcher);
+  }
+
+  barrier(): Promise<void> | undefined {
+    return this.shard.barrier()?.then(() => this.#watches.settled);
   }
 
   /** Resolves when what is proposed now has been applied: only then can a read see it. */
@@ -488,6 +503,7 @@ export class MapShard implements MapShardFace, ShardMachine, MapReplica {
       // Copied: the entry's bytes go back to the log when it has been applied.
       const value = body.u8() === 0 ? undefined : Buffer.from(body.bytes());
       this.#slab.set(key, { timeUs, value });
+      this.#watches.applied(key, value);
       if (this.#proposed.get(key)?.timeUs === timeUs) this.#proposed.delete(key);
       this.counters.keysWritten++;
     }
@@ -523,8 +539,9 @@ export class MapShard implements MapShardFace, ShardMachine, MapReplica {
           this.depose(storeErrors.fateUnknown({ shard: this.number }));
           this.#slab = staged.slab;
           this.#writers = writers;
-          this.#watch(staged.slab);
+          this.#superintend(staged.slab);
           this.claim();
+          this.#watches.replaced();
         };
       },
       settle: async () => {
