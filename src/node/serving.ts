@@ -7,7 +7,7 @@
 import type { Closer } from "../base/index.ts";
 import { type BrokerComponents, createBroker } from "../broker/index.ts";
 import type { NodeChannel } from "../cluster/index.ts";
-import { consumedFloors, createSessions } from "../session/index.ts";
+import { consumedFloors, createSessions, type SessionNodes } from "../session/index.ts";
 import type { LocalStore } from "../store/index.ts";
 import type { AssembleContext, Assembled, NodeParts } from "./assemble.ts";
 import { InsideFace } from "./embed/inside.ts";
@@ -23,6 +23,8 @@ export type Place = {
   /** Of a member of a cluster: words to the other nodes. */
   readonly channel?: NodeChannel;
   readonly peers?: BrokerComponents["peers"];
+  /** The same as sessions speak them. */
+  readonly nodes?: SessionNodes;
 };
 
 export type Serving = {
@@ -36,7 +38,7 @@ export type Serving = {
 export async function prepareServing(
   context: AssembleContext,
   closer: Closer,
-  { store, peers }: Place,
+  { store, peers, nodes }: Place,
 ): Promise<Serving> {
   const { settings, components } = context;
   const { clock, random, logger, network, phase } = components;
@@ -50,7 +52,9 @@ export async function prepareServing(
     ...{ hooks: components.hooks ?? [], reservedUser: insideUser },
     ...(peers === undefined ? {} : { peers }),
     createSessions: (ports) =>
-      createSessions(sessionSettings(settings), { store, clock, logger, ...ports, ...hooks }),
+      createSessions(sessionSettings(settings), {
+        ...{ store, clock, logger, nodes, ...ports, ...hooks },
+      }),
   });
   context.began("loading the filters of durable sessions");
   await broker.load();

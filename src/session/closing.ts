@@ -8,12 +8,13 @@ import type { MapWrite } from "../store/index.ts";
 import type { DetachCause, Will } from "./api.ts";
 import type { SessionContext } from "./context.ts";
 import { deadlines } from "./core/deadline.ts";
-import { encodeClosed, encodeDue } from "./core/records.ts";
+import { encodeClaim, encodeClosed, encodeDue } from "./core/records.ts";
 import type { DurableSession } from "./durable.ts";
 import { interestOf } from "./groups/interest.ts";
 import {
   deleteKey,
   guarded,
+  guardsOf,
   readStoredSession,
   removeStoredSession,
   type StoredSession,
@@ -70,6 +71,8 @@ export class Closing {
         ? wills.mark(stored.claim, stored.epoch, stored.will)
         : undefined;
     await removeStoredSession({
+      isShared: context.owner !== undefined,
+      dropsWill: !fireWill,
       store: context.store,
       interest: interestOf(context, clientId),
       writer: this.#writer(clientId),
@@ -85,15 +88,16 @@ export class Closing {
 
   /**
    * Does what has fallen due for a session without connection: fires its will, removes it, or stores
-   * its next deadline.
+   * its next deadline. `lostUs`: when its connection ended, where nothing says so; the start, if not
+   * given.
    */
-  async settle(stored: StoredSession): Promise<void> {
+  async settle(stored: StoredSession, lostUs?: number): Promise<void> {
     const { timeline, context } = this.#options;
     if (stored.claim.removing) {
-      await this.remove(stored, false);
+      await this.remove(stored, true);
       return;
     }
-    const closedUs = stored.closed?.closedUs ?? timeline.startedUs;
+    const closedUs = stored.closed?.closedUs ?? lostUs ?? timeline.startedUs;
     const expiryS = stored.closed?.expiryS ?? stored.claim.expiryS;
     const due = deadlines(closedUs, expiryS, stored.will?.delayS);
     if (timeline.hasPassed(due.expireUs)) {
@@ -103,6 +107,11 @@ export class Closing {
     }
     const isWillDue = due.willUs !== undefined && timeline.hasPassed(due.willUs);
     await this.#storeClosed(stored, { closedUs, expiryS }, isWillDue ? stored.will : undefined);
+  }
+
+  /** By the clock of wills and expiries. */
+  nowUs(): number {
+    return this.#options.timeline.nowUs();
   }
 
   /** The session is past its expiry: nobody may resume it. */
@@ -169,11 +178,17 @@ export class Closing {
     const { nextUs } = deadlines(close.closedUs, close.expiryS, delayS);
     if (stored.closed !== undefined) writes.push(deleteKey(keys.due(stored.closed.dueUs)));
     writes.push(
-      { key: keys.closed, value: encodeClosed({ ...close, dueUs: nextUs }) },
       { key: keys.due(nextUs), value: encodeDue({ clientId, user, incarnation, ...state }) },
       deleteKey(keys.live),
     );
-    await this.#writer(clientId).write(() => guarded(keys, epoch, writes));
+    // Its owner counts as dead: should it be alive, it hears so from its next write.
+    if (stored.closed === undefined && claim.owner !== undefined) {
+      const value = encodeClaim({ ...claim, incarnation, owner: undefined });
+      writes.push({ key: keys.claim, value });
+    }
+    // Last, as in a claim: what it is guarded by.
+    writes.push({ key: keys.closed, value: encodeClosed({ ...close, dueUs: nextUs }) });
+    await this.#writer(clientId).write(() => ({ writes, guards: guardsOf(stored) }));
     context.table.closed(clientId, state);
     armed(clientId, nextUs);
     if (marked !== undefined) await wills.publish(marked);

@@ -24,7 +24,7 @@ import { deleteKey, guarded } from "./stored-session.ts";
 export type DurableSubscriptionsOptions = {
   readonly store: Store;
   readonly interest: Interest;
-  readonly writer: StateWriter;
+  readonly writer: Pick<StateWriter, "submit">;
   readonly keys: SessionKeys;
   readonly epoch: number;
   readonly limits: FilterLimits;

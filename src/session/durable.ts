@@ -8,7 +8,7 @@
 //   cursor is recognised at resume.
 // - After `stop` nothing is sent and nothing is collected; the closing write takes the exact state.
 
-import type { CodedError } from "../base/index.ts";
+import { type CodedError, isCodedError } from "../base/index.ts";
 import type { MapWrite, Positions, PublisherClaim, SubscriberFilter, Ttv } from "../store/index.ts";
 import type {
   DetachCause,
@@ -43,7 +43,7 @@ import type { SessionKeys } from "./keys.ts";
 import { Resends } from "./resends.ts";
 import type { CollectedJobs, RetainedJobs } from "./retained-jobs.ts";
 import { createJobs, createOutbound, sendQos0 } from "./sending.ts";
-import type { BuiltWrites } from "./state-writer.ts";
+import type { BuiltWrites, StateOperation } from "./state-writer.ts";
 import { changeWrites, guarded, type StoredSession } from "./stored-session.ts";
 
 /** What a claim has made of the stored session. */
@@ -161,11 +161,24 @@ export class DurableSession implements Session, LiveTarget, Checkpointed, Connec
   skipBacklog(): Promise<void> {
     if (this.#stopped) return Promise.reject(this.#stoppedError());
     this.#dispatch.skip();
-    const { writer } = this.#checkpointer;
     // Behind it nothing older is on its way.
-    return writer
-      .write(() => guarded(this.keys, this.epoch, [this.#cursorWrite()]))
-      .then(() => undefined);
+    return new Promise((resolve, reject) => {
+      this.#submit({
+        build: () => guarded(this.keys, this.epoch, [this.#cursorWrite()]),
+        done: (error) => (error === undefined ? resolve() : reject(error)),
+      });
+    });
+  }
+
+  /** What is refused for a newer claim ends the connection. */
+  #submit({ build, done }: StateOperation): void {
+    this.#checkpointer.writer.submit({
+      build,
+      done: (error, timeUs) => {
+        done(error, timeUs);
+        if (isCodedError(error, "STORE_GUARD_FAILED") && !this.#stopped) this.fenced();
+      },
+    });
   }
 
   /** As it stands in the store, the incarnation spelled out. */
@@ -175,6 +188,10 @@ export class DurableSession implements Session, LiveTarget, Checkpointed, Connec
 
   /** Its last state is not waited for any more and must not be written. */
   abandoned = false;
+  /** Somebody else has claimed the session: nothing is written of it here any more. */
+  isFenced = false;
+  /** When its connection came, at a node of a cluster. */
+  arrivedUs = 0;
 
   // -------------------------------------------------------------- the connection's calls
 
@@ -311,6 +328,7 @@ export class DurableSession implements Session, LiveTarget, Checkpointed, Connec
   }
 
   fenced(): void {
+    this.isFenced = true;
     this.stop();
     this.#link.end(serverTakenOver);
   }
@@ -324,7 +342,7 @@ export class DurableSession implements Session, LiveTarget, Checkpointed, Connec
         store,
         interest: interestOf(this.#context, this.clientId),
         counters,
-        writer: this.#checkpointer.writer,
+        writer: { submit: (operation) => this.#submit(operation) },
         keys: this.#stored.keys,
         epoch: this.epoch,
         limits: filterLimits(settings),

@@ -15,6 +15,12 @@ export const sessionErrors = defineErrors({
     message: "user {user} has {max} durable sessions already, as many as sessions.perUserMax lets",
     help: "End some of them, give clients other users, or raise sessions.perUserMax.",
   },
+  overtaken: {
+    code: "SESSION_OVERTAKEN",
+    kind: "retry",
+    message: "client {clientId} has connected to another node meanwhile",
+    help: "Two connections of one client id came at the same time; one of them is served. See that no two clients have the same id.",
+  },
   stopped: {
     code: "SESSION_STOPPED",
     kind: "closed",

@@ -2,5 +2,6 @@
 export type * from "./api.ts";
 export { consumedFloors } from "./consumed-floor.ts";
 export { sessionErrors } from "./errors.ts";
+export type { NodeWordHandler, SessionNodes } from "./nodes.ts";
 export { createSessions, type SessionComponents, type SessionRegistry } from "./registry.ts";
 export { type SessionCounters, type SessionSettings, sessionSettingsDefault } from "./settings.ts";

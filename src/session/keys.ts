@@ -57,6 +57,7 @@ export type SessionKeys = {
   job(filter: string): string;
   sub(filter: string): string;
   due(dueUs: number): string;
+  readonly firePrefix: string;
   fire(epoch: number): string;
 };
 
@@ -81,6 +82,7 @@ export function sessionKeys(clientId: string): SessionKeys {
     job: (filter) => jobPrefix + keyLevel(filter),
     sub: (filter) => subPrefix + keyLevel(filter),
     due: (dueUs) => `${duePrefix}${numberLevel(dueUs)}/${client}`,
+    firePrefix: `${firePrefix}${client}/`,
     fire: (epoch) => `${firePrefix}${client}/${numberLevel(epoch)}`,
   };
 }

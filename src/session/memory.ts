@@ -47,6 +47,8 @@ export class MemorySession implements Session, LiveTarget {
   readonly claim = undefined;
   readonly user: string | undefined;
   readonly will: Will | undefined;
+  /** When its connection came, at a node of a cluster. */
+  arrivedUs = 0;
   readonly #context: SessionContext;
   readonly #link: SessionLink;
   readonly #detach: DetachMemory;

@@ -5,7 +5,8 @@
 // epoch), and only then is the old connection ended. A connection that is refused changes nothing.
 
 import { type Cancel, type Clock, isCodedError, type Logger } from "../base/index.ts";
-import type { MapShard, MapWrite, Store } from "../store/index.ts";
+import type { MapShard, Store } from "../store/index.ts";
+import { Across, type Cleared } from "./across/across.ts";
 import type {
   ConnectOutcome,
   ConnectRequest,
@@ -16,42 +17,30 @@ import type {
   SessionInspector,
   SessionLink,
   Sessions,
-  Will,
   WillPublisher,
 } from "./api.ts";
 import { Checkpointer } from "./checkpointer.ts";
+import { Claiming } from "./claiming.ts";
 import { Closing } from "./closing.ts";
 import type { SessionContext } from "./context.ts";
 import { willAtConnect } from "./core/deadline.ts";
-import {
-  type ClaimRecord,
-  decodeDue,
-  decodeLive,
-  decodeSubscription,
-  encodeClaim,
-  encodeCursor,
-  encodeIds,
-  encodeLive,
-  encodeWill,
-} from "./core/records.ts";
-import { type Horizon, Reservation } from "./core/reservation.ts";
-import { DurableSession } from "./durable.ts";
+import { decodeDue, decodeLive, decodeSubscription } from "./core/records.ts";
+import type { DurableSession } from "./durable.ts";
 import { sessionErrors } from "./errors.ts";
 import { SharedGroups } from "./groups/groups.ts";
 import { interestOf } from "./groups/interest.ts";
 import { type Groups, sharedTopicFilter } from "./groups/member.ts";
 import { Inspector } from "./inspect/inspector.ts";
 import { SessionTable } from "./inspect/table.ts";
-import { clientLevelOf, duePrefix, livePrefix, sessionKeys, subscriptionPrefix } from "./keys.ts";
+import { clientLevelOf, duePrefix, livePrefix, subscriptionPrefix } from "./keys.ts";
 import { MemorySession } from "./memory.ts";
+import type { SessionNodes } from "./nodes.ts";
 import { RetainedStore } from "./retained.ts";
 import { createSessionCounters, type SessionCounters, type SessionSettings } from "./settings.ts";
 import { StateWriter } from "./state-writer.ts";
 import {
-  deleteKey,
   eachEntry,
   eraseStoredSession,
-  guarded,
   readStoredSession,
   type StoredSession,
 } from "./stored-session.ts";
@@ -67,6 +56,8 @@ export type SessionComponents = {
   readonly logger: Logger;
   readonly live: LiveSubscriptions;
   readonly wills: WillPublisher;
+  /** The others of a cluster; their sessions stand in the same store. */
+  readonly nodes?: SessionNodes | undefined;
   /** Told each time a named phase is reached: tests stop the process there. */
   readonly phase?: (name: string) => void;
 };
@@ -74,7 +65,15 @@ export type SessionComponents = {
 type Attached = DurableSession | MemorySession;
 
 /** What came before a new connection. */
-type Before = { readonly active: Attached | undefined; readonly stored: StoredSession | undefined };
+type Before = {
+  readonly active: Attached | undefined;
+  readonly stored: StoredSession | undefined;
+  /** There was a connection until now, here or at another node. */
+  readonly takenOver: boolean;
+};
+
+/** By itself a node has nobody to wait for. */
+const alone: Cleared = { isReleased: false };
 
 const sessionTakenOver = 0x8e;
 
@@ -90,6 +89,9 @@ export class SessionRegistry implements Sessions {
   readonly #wills: WillFirer;
   readonly #groups: SharedGroups;
   readonly #closing: Closing;
+  readonly #claiming: Claiming;
+  /** Undefined at a node by itself. */
+  readonly #across: Across | undefined;
   readonly #timers: SessionTimers;
   readonly #userLimit: UserLimit;
   readonly #active = new Map<string, Attached>();
@@ -99,7 +101,7 @@ export class SessionRegistry implements Sessions {
   #closed = false;
 
   constructor(settings: SessionSettings, components: SessionComponents) {
-    const { store, clock, logger, live, wills } = components;
+    const { store, clock, logger, live, wills, nodes } = components;
     this.counters = createSessionCounters();
     this.#phase = components.phase ?? (() => undefined);
     this.#userLimit = new UserLimit(settings.sessionsPerUserMax, this.#table, this.counters);
@@ -116,6 +118,7 @@ export class SessionRegistry implements Sessions {
     this.#context = {
       store,
       clock,
+      owner: nodes && { node: nodes.node, start: nodes.start },
       logger,
       live,
       wills,
@@ -141,6 +144,13 @@ export class SessionRegistry implements Sessions {
         this.#durableCount--;
       },
     });
+    this.#claiming = new Claiming({
+      ...{ context: this.#context, timeline: this.#timeline, wills: this.#wills },
+      detach: this.#detachDurable,
+      created: () => {
+        this.#durableCount++;
+      },
+    });
     this.inspector = new Inspector({
       ...{ context: this.#context, table: this.#table, turnstile: this.#turnstile },
       closing: this.#closing,
@@ -157,9 +167,20 @@ export class SessionRegistry implements Sessions {
       wills: this.#wills,
       isConnected: (clientId) => this.#active.has(clientId),
     });
+    this.#across = nodes && this.#createAcross(nodes);
+  }
+
+  #createAcross(nodes: SessionNodes): Across {
+    return new Across({
+      ...{ context: this.#context, nodes, turnstile: this.#turnstile, closing: this.#closing },
+      ...{ claiming: this.#claiming, timeline: this.#timeline, timers: this.#timers },
+      ...{ wills: this.#wills, attached: this.#active },
+      dropped: (session) => this.#dropped(session),
+    });
   }
 
   async load(): Promise<void> {
+    this.#across?.load();
     await Promise.all(this.#context.store.stateShards.map((shard) => this.#loadShard(shard)));
     this.#table.dropNameless();
     await this.#groups.load();
@@ -210,6 +231,7 @@ export class SessionRegistry implements Sessions {
   start(): void {
     this.#groups.start();
     this.#timers.start();
+    this.#across?.start();
   }
 
   connect(request: ConnectRequest, link: SessionLink): Promise<ConnectOutcome> {
@@ -225,6 +247,7 @@ export class SessionRegistry implements Sessions {
     this.#closed = true;
     this.#timers.stop();
     this.#wills.stop();
+    this.#across?.stop();
     await Promise.allSettled(
       [...this.#active.values()].map((session) => session.detach({ kind: "shutdown" })),
     );
@@ -240,14 +263,21 @@ export class SessionRegistry implements Sessions {
 
   async #connect(request: ConnectRequest, link: SessionLink): Promise<ConnectOutcome> {
     if (this.#closed) throw sessionErrors.closed();
+    if (this.#across === undefined) return this.#admit(request, link, alone);
+    return this.#across.connect(request, (cleared) => this.#admit(request, link, cleared));
+  }
+
+  async #admit(
+    request: ConnectRequest,
+    link: SessionLink,
+    cleared: Cleared,
+  ): Promise<ConnectOutcome> {
     const { clientId } = request;
     const active = this.#active.get(clientId);
     if (active !== undefined) this.#checkUser(request, active.user);
     await this.#wills.finishPending(clientId);
     if (active === undefined) {
-      const stored = await this.#readOrErase(request);
-      if (stored !== undefined) this.#checkUser(request, stored.claim.user);
-      return this.#attach(request, link, { active, stored });
+      return this.#attach(request, link, await this.#before(request, cleared));
     }
     try {
       return await this.#takeOver(request, link, active);
@@ -257,6 +287,20 @@ export class SessionRegistry implements Sessions {
       active.endLink(sessionTakenOver);
       throw error;
     }
+  }
+
+  /** What is stored, and written to by nobody else any more. */
+  async #before(request: ConnectRequest, cleared: Cleared): Promise<Before> {
+    const active = undefined;
+    const stored = await this.#readOrErase(request);
+    if (stored === undefined) return { active, stored, takenOver: cleared.isReleased };
+    this.#checkUser(request, stored.claim.user);
+    if (this.#across === undefined) return { active, stored, takenOver: false };
+    const wasOpen = stored.closed === undefined && this.#across.isAlive(stored.claim.owner);
+    return {
+      ...{ active, takenOver: wasOpen || cleared.isReleased },
+      stored: await this.#across.secured(stored, cleared),
+    };
   }
 
   async #takeOver(
@@ -271,7 +315,7 @@ export class SessionRegistry implements Sessions {
     const shard = this.#context.store.state(request.clientId);
     const stored = active.durable ? await readStoredSession(shard, request.clientId) : undefined;
     this.counters.sessionsTakenOver++;
-    return this.#attach(request, link, { active, stored });
+    return this.#attach(request, link, { active, stored, takenOver: true });
   }
 
   /** Without the answer of the old owner the claim goes ahead, and what it writes later is refused. */
@@ -284,8 +328,7 @@ export class SessionRegistry implements Sessions {
     logger.warn("session.takeover_unanswered", { clientId });
     active.abandoned = true;
     commit.catch(() => undefined); // refused by the fence, as it should be
-    const value = encodeClaim(active.claimRecord);
-    await this.#writer(clientId).write(() => guarded(keys, epoch, [{ key: keys.claim, value }]));
+    await this.#claiming.fence({ keys, epoch, claim: active.claimRecord });
   }
 
   /** Makes the new session; then the old connection ends and the old will goes its way. */
@@ -294,14 +337,14 @@ export class SessionRegistry implements Sessions {
     link: SessionLink,
     before: Before,
   ): Promise<ConnectOutcome> {
-    const { active, stored } = before;
+    const { active, stored, takenOver } = before;
     const present = stored !== undefined && continues(request, before);
     const willBefore = stored === undefined ? active?.will : stored.will;
     const fate =
       willBefore === undefined
         ? "cancel"
         : willAtConnect({
-            takenOver: active !== undefined,
+            takenOver,
             sessionContinues: present,
             delayS: willBefore.delayS,
           });
@@ -309,7 +352,7 @@ export class SessionRegistry implements Sessions {
     let session: Attached;
     if (present) {
       const fire = fate === "publish" && willBefore !== undefined ? willBefore : undefined;
-      const resumed = await this.#resume(request, link, stored, fire);
+      const resumed = await this.#claiming.resume(request, link, stored, fire);
       session = resumed.session;
       marked = resumed.marked;
     } else {
@@ -330,116 +373,10 @@ export class SessionRegistry implements Sessions {
 
   #create(request: ConnectRequest, link: SessionLink): Promise<DurableSession> {
     return this.#userLimit.within(request.user, async () => {
-      const session = await this.#make(request, link);
+      const session = await this.#claiming.create(request, link);
       this.#table.connected(request.clientId, request.user, session);
       return session;
     });
-  }
-
-  async #make(request: ConnectRequest, link: SessionLink): Promise<DurableSession> {
-    const keys = sessionKeys(request.clientId);
-    const claim = this.#claimRecord(request, 0);
-    const cursor = this.#context.store.tail();
-    const reservation = this.#createReservation(link, undefined);
-    const ids = reservation.renewal(this.#horizon(), cursor);
-    const writes: MapWrite[] = [
-      { key: keys.cursor, value: encodeCursor({ positions: cursor, dropped: 0 }) },
-      { key: keys.ids, value: encodeIds(ids) },
-      ...this.#ownerWrites(request),
-      { key: keys.claim, value: encodeClaim(claim) },
-    ];
-    const guards = [{ key: keys.claim, timeUs: undefined }];
-    const epoch = await this.#writer(request.clientId).write(() => ({ writes, guards }));
-    reservation.committed(ids);
-    this.#durableCount++;
-    this.counters.sessionsCreated++;
-    const stored: StoredSession = {
-      keys,
-      claim,
-      epoch,
-      incarnation: epoch,
-      closed: undefined,
-      will: undefined,
-      cursor,
-      dropped: 0,
-      ids: undefined,
-      subscriptions: [],
-      inFlight: [],
-      jobs: [],
-      allKeys: [],
-    };
-    return this.#durableSession(request, link, stored, reservation);
-  }
-
-  async #resume(
-    request: ConnectRequest,
-    link: SessionLink,
-    stored: StoredSession,
-    willToFire: Will | undefined,
-  ): Promise<{ session: DurableSession; marked: MarkedWill | undefined }> {
-    const { keys } = stored;
-    await this.#groups.resolve(request.clientId, stored.inFlight);
-    const claim = this.#claimRecord(request, stored.incarnation);
-    const reservation = this.#createReservation(link, stored);
-    const ids = reservation.renewal(this.#horizon(), stored.cursor);
-    const fire =
-      willToFire === undefined
-        ? undefined
-        : this.#wills.mark(stored.claim, stored.epoch, willToFire);
-    const writes: MapWrite[] = [
-      { key: keys.ids, value: encodeIds(ids) },
-      deleteKey(keys.closed),
-      ...(stored.closed === undefined ? [] : [deleteKey(keys.due(stored.closed.dueUs))]),
-      ...(fire === undefined ? [] : [fire.write]),
-      ...this.#ownerWrites(request),
-      // Last: a write that has to be cut in parts (a huge will) takes effect with it.
-      { key: keys.claim, value: encodeClaim(claim) },
-    ];
-    const guards = [{ key: keys.claim, timeUs: stored.epoch }];
-    const epoch = await this.#writer(request.clientId).write(() => ({ writes, guards }));
-    reservation.committed(ids);
-    this.counters.sessionsResumed++;
-    const claimed = { ...stored, claim, epoch };
-    const session = this.#durableSession(request, link, claimed, reservation);
-    return { session, marked: fire?.marked };
-  }
-
-  #durableSession(
-    request: ConnectRequest,
-    link: SessionLink,
-    stored: StoredSession,
-    reservation: Reservation,
-  ): DurableSession {
-    const { expiryS, will } = request;
-    const claimed = { stored, expiryS, will, reservation };
-    return new DurableSession(this.#context, claimed, link, this.#detachDurable);
-  }
-
-  #claimRecord(request: ConnectRequest, incarnation: number): ClaimRecord {
-    const { clientId, user, protocol, expiryS } = request;
-    const bootUs = this.#timeline.startedUs;
-    return { clientId, user, protocol, expiryS, incarnation, bootUs, removing: false };
-  }
-
-  #ownerWrites(request: ConnectRequest): MapWrite[] {
-    const { clientId, user, will } = request;
-    const keys = sessionKeys(clientId);
-    const live = encodeLive({ clientId, user, bootUs: this.#timeline.startedUs });
-    return [
-      { key: keys.live, value: live },
-      { key: keys.will, value: will === undefined ? undefined : encodeWill(will) },
-    ];
-  }
-
-  #horizon(): Horizon {
-    const { store, clock } = this.#context;
-    return { tail: store.tail(), wallUs: clock.wallUs() };
-  }
-
-  #createReservation(link: SessionLink, stored: StoredSession | undefined): Reservation {
-    const { inflightMax, sentAheadMs } = this.#context.settings;
-    const windowMax = Math.min(inflightMax, link.receiveMaximum);
-    return new Reservation({ windowMax, sentAheadUs: sentAheadMs * 1000 }, stored?.ids);
   }
 
   /** A clean start discards what cannot be read too. */
@@ -481,6 +418,7 @@ export class SessionRegistry implements Sessions {
     session.stop();
     return this.#turnstile.run(session.clientId, async () => {
       if (this.#active.get(session.clientId) !== session) return;
+      if (session.isFenced) return this.#dropped(session);
       try {
         await this.#closing.close(session, cause);
       } catch (error) {
@@ -492,6 +430,14 @@ export class SessionRegistry implements Sessions {
       }
     });
   };
+
+  /** Another node has its client now. */
+  async #dropped(session: Attached): Promise<void> {
+    if (this.#active.get(session.clientId) === session) this.#active.delete(session.clientId);
+    if (session.durable) this.#table.closed(session.clientId, undefined);
+    const marked = unstoredWill(session);
+    if (marked !== undefined) await this.#wills.publish(marked);
+  }
 
   readonly #detachMemory = (session: MemorySession, cause: DetachCause): Promise<void> => {
     session.stop();

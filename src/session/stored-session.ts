@@ -4,7 +4,7 @@
 // as being removed before the first of them goes, so that a crash in between is finished later and
 // never leaves half a session.
 
-import type { MapEntry, MapShard, MapWrite, Positions, Store } from "../store/index.ts";
+import type { MapEntry, MapGuard, MapShard, MapWrite, Positions, Store } from "../store/index.ts";
 import type { Will } from "./api.ts";
 import type { CollectedChanges } from "./core/in-flight.ts";
 import {
@@ -43,6 +43,8 @@ export type StoredSession = {
   readonly epoch: number;
   readonly incarnation: number;
   readonly closed: ClosedRecord | undefined;
+  /** Commit time of that record. */
+  readonly closedAtUs: number | undefined;
   readonly will: Will | undefined;
   readonly cursor: Positions;
   /** Messages that were lost to it. */
@@ -128,6 +130,7 @@ export async function readStoredSession(
     epoch: claimEntry.timeUs,
     incarnation: claim.incarnation === 0 ? claimEntry.timeUs : claim.incarnation,
     closed: read(keys.closed, decodeClosed),
+    closedAtUs: byKey.get(keys.closed)?.timeUs,
     will: read(keys.will, decodeWill),
     cursor: cursor?.positions ?? new Map(),
     dropped: cursor?.dropped ?? 0,
@@ -143,6 +146,10 @@ export async function readStoredSession(
 }
 
 export type Removal = {
+  /** Other nodes may resume the session meanwhile: it is marked before anything of it goes. */
+  readonly isShared: boolean;
+  /** Its will is not to be published, also where the removal is finished after a crash. */
+  readonly dropsWill: boolean;
   readonly store: Store;
   readonly interest: Interest;
   readonly writer: StateWriter;
@@ -153,23 +160,28 @@ export type Removal = {
 
 /** Resolves when nothing of the session is left, with the commit time of the last write. */
 export async function removeStoredSession(removal: Removal): Promise<number> {
-  const { store, interest, writer, session, lastWrites } = removal;
-  const { clientId } = session.claim;
-  await store.evidence.end(clientId, session.incarnation);
+  const { store, interest, writer, session, lastWrites, isShared } = removal;
+  const { clientId, removing } = session.claim;
   const { keys, closed } = session;
-  const single = new Set([keys.claim, keys.closed, keys.live]);
+  // The will goes with the last ones: until then it may have to be published.
+  const single = new Set([keys.claim, keys.closed, keys.live, keys.will]);
   const many = session.allKeys.filter((key) => !single.has(key));
-  let epoch = session.epoch;
-  if (many.length > deletesMax) {
-    epoch = await markRemoving(writer, session);
-    while (many.length > deletesMax) {
-      const part = many.splice(0, deletesMax);
-      await writer.write(() => guarded(keys, epoch, part.map(deleteKey)));
-    }
+  let guards = guardsOf(session);
+  const mark = async (): Promise<void> => {
+    const timeUs = await markRemoving(removal);
+    guards = [{ key: keys.claim, timeUs }];
+  };
+  if (isShared && !removing) await mark();
+  await store.evidence.end(clientId, session.incarnation);
+  if (!isShared && many.length > deletesMax) await mark();
+  while (many.length > deletesMax) {
+    const part = many.splice(0, deletesMax);
+    await writer.write(() => ({ writes: part.map(deleteKey), guards }));
   }
   const dues = [...(closed === undefined ? [] : [closed.dueUs]), 0].map(keys.due);
-  const rest = [...many, ...single, ...dues].map(deleteKey);
-  const timeUs = await writer.write(() => guarded(keys, epoch, [...rest, ...lastWrites]));
+  // What it is guarded by goes last, should it have to be cut in parts.
+  const rest = [...many, ...dues, ...single].map(deleteKey);
+  const timeUs = await writer.write(() => ({ writes: [...lastWrites, ...rest], guards }));
   for (const { subscription } of session.subscriptions) {
     if (subscription.qos > 0) interest.remove(subscription.filter);
   }
@@ -217,20 +229,21 @@ export function readableFilter(value: Uint8Array): string | undefined {
 }
 
 /** From here on the session only waits for its removal, also after a restart: it is due at 0. */
-async function markRemoving(writer: StateWriter, session: StoredSession): Promise<number> {
+async function markRemoving({ writer, session, dropsWill }: Removal): Promise<number> {
   const { keys, claim, closed, incarnation } = session;
   const state = { cursor: session.cursor, inFlight: session.inFlight.length, dropped: 0 };
   const { clientId, user } = claim;
   const due = encodeDue({ clientId, user, incarnation, ...state });
   return writer.write(() => {
     const writes: MapWrite[] = [deleteKey(keys.live)];
+    if (dropsWill) writes.push(deleteKey(keys.will));
     if (closed !== undefined) writes.push(deleteKey(keys.due(closed.dueUs)));
     writes.push(
       { key: keys.claim, value: encodeClaim({ ...claim, incarnation, removing: true }) },
       { key: keys.closed, value: encodeClosed({ closedUs: 0, expiryS: 0, dueUs: 0 }) },
       { key: keys.due(0), value: due },
     );
-    return guarded(keys, session.epoch, writes);
+    return { writes, guards: guardsOf(session) };
   });
 }
 
@@ -255,6 +268,15 @@ export function deleteKey(key: string): MapWrite {
   return { key, value: undefined };
 }
 
+/** Of whoever has no connection to it: neither an owner has come nor another end since it was read. */
+export function guardsOf({ keys, epoch, closedAtUs }: StoredSession): MapGuard[] {
+  return [
+    { key: keys.claim, timeUs: epoch },
+    { key: keys.closed, timeUs: closedAtUs },
+  ];
+}
+
+/** Of its owner. */
 export function guarded(
   keys: SessionKeys,
   epoch: number,

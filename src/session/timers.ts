@@ -4,9 +4,12 @@
 // Connected sessions have no deadline but a key under `live/`. One that is left by an earlier
 // process is a connection that ended without notice; when the grace after the start is over, its
 // client counts as absent since the start (or since the stop that was recorded).
+//
+// Where several nodes share the store, whoever leads a state shard does this for it, and says which
+// connections ended without notice (across/sweeps.ts).
 
 import { type Cancel, isCodedError } from "../base/index.ts";
-import type { MapShard } from "../store/index.ts";
+import type { MapEntry, MapShard } from "../store/index.ts";
 import type { Closing } from "./closing.ts";
 import type { SessionContext } from "./context.ts";
 import { decodeDue, decodeLive, type LiveRecord, neverUs } from "./core/records.ts";
@@ -25,6 +28,9 @@ export type TimerOptions = {
   readonly wills: WillFirer;
   readonly isConnected: (clientId: string) => boolean;
 };
+
+/** Since when the connection of such a record has been gone; undefined: it has not, or not for long. */
+export type LostSince = (record: LiveRecord) => number | undefined;
 
 type Armed = { cancel: Cancel | undefined; dueUs: number; sweeping: boolean; again: boolean };
 
@@ -55,14 +61,17 @@ export class SessionTimers {
   start(): void {
     this.#started = true;
     const { context, timeline } = this.#options;
+    if (context.owner !== undefined) return;
     const waitMs = Math.max(0, Math.ceil((timeline.graceEndUs - timeline.nowUs()) / 1000));
     this.#graceTimer = context.clock.schedule(waitMs, () => this.#endGrace());
-    for (const shard of context.store.stateShards) this.#sweep(shard);
+    for (const shard of context.store.stateShards) this.sweep(shard);
   }
 
   /** A deadline was stored. */
   arm(clientId: string, dueUs: number): void {
-    this.#armUnlessNever(this.#options.context.store.state(clientId), dueUs);
+    const { context } = this.#options;
+    // Elsewhere whoever leads looks for it himself.
+    if (context.owner === undefined) this.#armUnlessNever(context.store.state(clientId), dueUs);
   }
 
   stop(): void {
@@ -86,11 +95,12 @@ export class SessionTimers {
     armed.cancel = context.clock.schedule(Math.min(delayMs, timerMsMax), () => {
       armed.cancel = undefined;
       armed.dueUs = Number.POSITIVE_INFINITY;
-      this.#sweep(shard);
+      this.sweep(shard);
     });
   }
 
-  #sweep(shard: MapShard): void {
+  /** Does what is due, and waits for what is due next. */
+  sweep(shard: MapShard): void {
     const armed = this.#armed.get(shard) as Armed;
     if (this.#stopped) return;
     armed.again = true;
@@ -147,13 +157,15 @@ export class SessionTimers {
     return { afterKey: `${duePrefix}${numberLevel(timeline.startedUs + 1)}` };
   }
 
-  async #settle(shard: MapShard, entry: { key: string; value: Buffer }): Promise<boolean> {
+  async #settle(shard: MapShard, entry: MapEntry): Promise<boolean> {
     const { turnstile, context } = this.#options;
     try {
       const { clientId } = decodeDue(entry.value);
-      await turnstile.run(clientId, () => this.#settleClient(shard, clientId, entry.key));
+      await turnstile.run(clientId, () => this.#settleClient(shard, clientId, entry));
       return true;
     } catch (error) {
+      // Somebody else was faster: its client with another node, or whoever leads the shard now.
+      if (isCodedError(error, "STORE_GUARD_FAILED")) return true;
       context.logger.warn("session.timer_failed", { key: entry.key, error });
       if (!isCodedError(error) || error.kind !== "corrupt") return false;
       // What cannot be read would be met for ever: the deadline goes, the session waits for its
@@ -174,7 +186,7 @@ export class SessionTimers {
     }
   }
 
-  async #settleClient(shard: MapShard, clientId: string, key: string): Promise<void> {
+  async #settleClient(shard: MapShard, clientId: string, { key, timeUs }: MapEntry): Promise<void> {
     if (this.#stopped) return;
     const { closing, context, isConnected } = this.#options;
     const stored = isConnected(clientId) ? undefined : await readStoredSession(shard, clientId);
@@ -185,14 +197,15 @@ export class SessionTimers {
     }
     // Nobody's deadline any more: the client is back, or the session is gone.
     const { writer } = context.checkpointer(shard);
-    await writer.write(() => ({ writes: [deleteKey(key)], guards: [] }));
+    const guards = [{ key, timeUs }];
+    await writer.write(() => ({ writes: [deleteKey(key)], guards }));
   }
 
   #endGrace(): void {
     if (this.#stopped) return;
     const { context, wills } = this.#options;
-    for (const shard of context.store.stateShards) this.#sweep(shard);
-    Promise.all([wills.firePending(), this.#settleLost()]).catch((error: unknown) => {
+    for (const shard of context.store.stateShards) this.sweep(shard);
+    Promise.all([wills.firePending(), this.#settleLeft()]).catch((error: unknown) => {
       context.logger.warn("session.grace_failed", { error });
       if (this.#stopped) return;
       const retryMs = context.settings.retryDelayMsMax;
@@ -201,22 +214,28 @@ export class SessionTimers {
   }
 
   /** Connections of an earlier process whose clients have not come back. */
-  async #settleLost(): Promise<void> {
-    const { context } = this.#options;
-    const lanes = new Lanes(context.settings.timerJobsMax);
-    let failure: unknown;
+  async #settleLeft(): Promise<void> {
+    const { context, timeline } = this.#options;
+    const { startedUs } = timeline;
     for (const shard of context.store.stateShards) {
-      await eachEntry(shard, livePrefix, async (entry) => {
-        const record = this.#readLive(entry);
-        if (this.#stopped || record?.bootUs === this.#options.timeline.startedUs) return;
-        if (record === undefined) return;
-        await lanes.run(() =>
-          this.#settleLive(shard, record.clientId).catch((error: unknown) => {
-            failure = error;
-          }),
-        );
-      });
+      await this.settleLost(shard, ({ bootUs }) => (bootUs === startedUs ? undefined : startedUs));
     }
+  }
+
+  /** Closes the sessions whose connections are gone. Rejects when one could not be closed. */
+  async settleLost(shard: MapShard, lostSince: LostSince): Promise<void> {
+    const lanes = new Lanes(this.#options.context.settings.timerJobsMax);
+    let failure: unknown;
+    await eachEntry(shard, livePrefix, async (entry) => {
+      const record = this.#readLive(entry);
+      const lostUs = record === undefined || this.#stopped ? undefined : lostSince(record);
+      if (record === undefined || lostUs === undefined) return;
+      await lanes.run(() =>
+        this.#settleLive(shard, record, lostUs).catch((error: unknown) => {
+          failure = error;
+        }),
+      );
+    });
     await lanes.idle();
     if (failure !== undefined) throw failure;
   }
@@ -233,25 +252,30 @@ export class SessionTimers {
   }
 
   /** One session that cannot be settled holds up no other: its client may still come back. */
-  async #settleLive(shard: MapShard, clientId: string): Promise<void> {
+  async #settleLive(shard: MapShard, record: LiveRecord, lostUs: number): Promise<void> {
+    const { clientId } = record;
     try {
-      await this.#settleLiveNow(shard, clientId);
+      await this.#settleLiveNow(shard, record, lostUs);
     } catch (error) {
+      // Its client came back, to another node.
+      if (isCodedError(error, "STORE_GUARD_FAILED")) return;
       if (!isCodedError(error) || error.kind !== "corrupt") throw error;
       this.#options.context.counters.recordsCorrupt++;
       this.#options.context.logger.error("session.record_corrupt", { clientId, error });
     }
   }
 
-  #settleLiveNow(shard: MapShard, clientId: string): Promise<void> {
+  #settleLiveNow(shard: MapShard, { clientId, owner }: LiveRecord, lostUs: number): Promise<void> {
     const { turnstile, closing, isConnected } = this.#options;
     return turnstile.run(clientId, async () => {
       if (this.#stopped || isConnected(clientId)) return;
       const stored = await readStoredSession(shard, clientId);
-      // Closed since, in this process: it has its deadline.
-      if (stored === undefined || (stored.closed !== undefined && stored.closed.dueUs !== 0))
-        return;
-      await closing.settle(stored);
+      if (stored === undefined) return;
+      // Closed since: it has its deadline.
+      if (stored.closed !== undefined && stored.closed.dueUs !== 0) return;
+      // Claimed since.
+      if (stored.claim.owner?.start !== owner?.start) return;
+      await closing.settle(stored, lostUs);
     });
   }
 }

@@ -3,6 +3,10 @@
 // then unmarked, and the writer is closed. A crash in between goes on at the next start, after the
 // grace, and the writer tells whether the will has gone out: it is published once.
 //
+// Several nodes may have the same mark at hand: one that made it and one that finds it left. Whoever
+// wants to open the writer takes the mark first, guarded by what it has read, and writes the epoch
+// guarded by that; whoever finds no mark any more has nothing to do.
+//
 // What cannot be published now (no quorum, full disk) is tried again; what the publish path refuses
 // for good (rights) is dropped and counted.
 
@@ -18,12 +22,18 @@ import type { Turnstile } from "./turnstile.ts";
 
 /** A will of an expiry-0 session lives in memory only: it is not kept for ever. */
 const memoryAttemptsMax = 10;
+/** Marks of a client looked for at a CONNECT; more wait for the next one. */
+const marksMax = 16;
 
 export type MarkedWill = {
   readonly record: { -readonly [K in keyof FireRecord]: FireRecord[K] };
   /** Undefined: not stored. Names the writer too. */
   readonly key: string | undefined;
   attempts: number;
+  /** When this node took the mark, where others may have it too. */
+  takenUs?: number;
+  /** A writer that was lost. */
+  fencedEpoch?: number;
 };
 
 export class WillFirer {
@@ -50,17 +60,22 @@ export class WillFirer {
 
   /** Reads what a crash has left marked. */
   async load(): Promise<void> {
+    // Where there are others, some of what is marked is their work under way.
+    if (this.#context.owner !== undefined) return;
     for (const shard of this.#context.store.stateShards) {
       await eachEntry(shard, firePrefix, (entry) => this.#keep(entry));
     }
   }
 
-  #keep(entry: MapEntry): void {
+  #keep({ key, value }: MapEntry): void {
     try {
-      this.#add({ key: entry.key, record: decodeFire(entry.value), attempts: 0 });
+      const record = decodeFire(value);
+      const known = this.#pending.get(record.clientId);
+      if (known?.some((marked) => marked.key === key)) return;
+      this.#add({ key, record, attempts: 0 });
     } catch (error) {
       this.#context.counters.recordsCorrupt++;
-      this.#context.logger.error("session.record_corrupt", { key: entry.key, error });
+      this.#context.logger.error("session.record_corrupt", { key, error });
     }
   }
 
@@ -76,10 +91,24 @@ export class WillFirer {
    * published now does not keep its client away. REQUIRES: the client's turn.
    */
   async finishPending(clientId: string): Promise<void> {
+    if (this.#context.owner !== undefined) await this.#findMarks(clientId);
     const pending = this.#pending.get(clientId);
     if (pending === undefined) return;
     this.#pending.delete(clientId);
     for (const marked of pending) await this.publish(marked);
+  }
+
+  /** Where another node may have left them: a client has few, mostly none. */
+  async #findMarks(clientId: string): Promise<void> {
+    const shard = this.#context.store.state(clientId);
+    const prefix = sessionKeys(clientId).firePrefix;
+    for (const entry of await shard.list(prefix, { countMax: marksMax })) this.#keep(entry);
+  }
+
+  /** Marks that whoever made them has not got rid of in a while. */
+  async adopt(entries: readonly MapEntry[]): Promise<void> {
+    for (const entry of entries) this.#keep(entry);
+    await this.firePending();
   }
 
   /** REQUIRES: the client's turn. Never rejects. */
@@ -88,6 +117,7 @@ export class WillFirer {
     const { will, clientId, user } = marked.record;
     marked.attempts++;
     try {
+      if (!(await this.#isLeft(marked))) return;
       await wills.publishWill(will, clientId, user, await this.#stampOf(marked));
       counters.willsPublished++;
     } catch (error) {
@@ -105,17 +135,41 @@ export class WillFirer {
     this.#stopped = true;
   }
 
+  /** Takes the mark as it stands where other nodes may have it too. False: the will has gone out. */
+  async #isLeft(marked: MarkedWill): Promise<boolean> {
+    const { key, record } = marked;
+    const { owner, store } = this.#context;
+    if (key === undefined || owner === undefined) return true;
+    const entry = await store.state(record.clientId).get(key);
+    if (entry === undefined) return false;
+    const { writerEpoch } = decodeFire(entry.value);
+    // One that was closed or opened anew is of no use any more.
+    record.writerEpoch = writerEpoch === marked.fencedEpoch ? 0 : writerEpoch;
+    if (record.writerEpoch === 0) marked.takenUs = await this.#rewrite(marked, entry.timeUs);
+    return true;
+  }
+
   /** The writer is opened once and its epoch is durable in the mark before anything is appended. */
-  async #stampOf({ key, record }: MarkedWill): Promise<WriterStamp | undefined> {
+  async #stampOf(marked: MarkedWill): Promise<WriterStamp | undefined> {
+    const { key, record } = marked;
     if (key === undefined) return undefined;
-    const { store } = this.#context;
     if (record.writerEpoch === 0) {
-      const writerEpoch = await store.openWriter(key, record.clientId, record.will.topic);
-      const value = encodeFire({ ...record, writerEpoch });
-      await this.#writer(record.clientId).write(() => ({ writes: [{ key, value }], guards: [] }));
-      record.writerEpoch = writerEpoch;
+      const { clientId, will } = record;
+      record.writerEpoch = await this.#context.store.openWriter(key, clientId, will.topic);
+      try {
+        await this.#rewrite(marked, marked.takenUs);
+      } catch (error) {
+        record.writerEpoch = 0;
+        throw error;
+      }
     }
     return { name: key, epoch: record.writerEpoch, sequence: 1 };
+  }
+
+  #rewrite({ key = "", record }: MarkedWill, knownUs: number | undefined): Promise<number> {
+    const writes = [{ key, value: encodeFire(record) }];
+    const guards = knownUs === undefined ? [] : [{ key, timeUs: knownUs }];
+    return this.#writer(record.clientId).write(() => ({ writes, guards }));
   }
 
   #retry(marked: MarkedWill, error: unknown): void {
@@ -125,7 +179,10 @@ export class WillFirer {
     counters.willsFailed++;
     logger.warn("session.will_failed", { clientId, attempt: attempts, error });
     // Its writer was forgotten: whether the will went out is not known, and it is owed.
-    if (isCodedError(error, "STORE_WRITER_FENCED")) record.writerEpoch = 0;
+    if (isCodedError(error, "STORE_WRITER_FENCED")) {
+      marked.fencedEpoch = record.writerEpoch;
+      record.writerEpoch = 0;
+    }
     this.#add(marked);
     const delayMs = settings.retryDelayMs * 2 ** Math.min(attempts, 16);
     clock.schedule(Math.min(delayMs, settings.retryDelayMsMax), () => {

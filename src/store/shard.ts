@@ -268,10 +268,7 @@ export class Shard {
     this.#tellAll(this.#failure);
   }
 
-  /**
-   * Behind it reads see everything that was acked before the call, by whoever leads the shard;
-   * undefined where that is always so.
-   */
+  /** Behind it reads see all that was acked before, by whoever leads; undefined: they always do. */
   barrier(): Promise<void> | undefined {
     return this.#parts.log.barrier?.();
   }

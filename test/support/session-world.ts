@@ -50,7 +50,7 @@ export type ConnectOptions = {
   readonly hold?: boolean;
 };
 
-class FanOut implements LiveSubscriptions {
+export class FanOut implements LiveSubscriptions {
   readonly targets = new Map<LiveTarget, Map<string, Subscription>>();
 
   set(target: LiveTarget, subscription: Subscription): void {
@@ -273,7 +273,7 @@ export class World implements WillPublisher {
 
 /** One device: its link, what it got, and what it answers. */
 export class TestClient {
-  readonly world: World;
+  readonly world: Pick<World, "clock" | "sessions" | "advance">;
   readonly clientId: string;
   session: Session | undefined;
   sessionPresent = false;
@@ -288,7 +288,7 @@ export class TestClient {
   #lines: string[] = [];
   #live = 0;
 
-  constructor(world: World, clientId: string) {
+  constructor(world: TestClient["world"], clientId: string) {
     this.world = world;
     this.clientId = clientId;
   }

@@ -9,6 +9,7 @@ import { type ClusterNode, servingSites } from "../../cluster/index.ts";
 import type { Assemble, AssembleContext, Assembled } from "../assemble.ts";
 import { closeAfterFailure } from "../failed-start.ts";
 import { prepareServing, type Serving } from "../serving.ts";
+import { sessionNodes } from "./session-nodes.ts";
 import { openMember } from "./store-node.ts";
 
 export const assembleServingNode: Assemble = async (context) => {
@@ -29,7 +30,9 @@ async function assembleServing(context: AssembleContext, closer: Closer): Promis
       routes = new LiveRoutes(opened.channel, of);
       return routes;
     };
-    serving = await prepareServing(context, closer, { ...opened, peers });
+    serving = await prepareServing(context, closer, {
+      ...{ ...opened, peers, nodes: sessionNodes(opened) },
+    });
   });
   member.channel.begin();
   await othersHeard(context, member, assertPresent(routes, "the broker has made it"));

@@ -11,15 +11,23 @@ import { sessionErrors } from "../errors.ts";
 const version = 1;
 /** `live` and `due` say whose the session is since their version 2; both versions are read. */
 const versionWithUser = 2;
+/** At a node of a cluster `claim` and `live` name it; by itself a node writes the version before. */
+const claimWithOwner = 2;
+const liveWithOwner = 3;
 
 /** Session Expiry Interval that never passes. */
 export const expiryNever = 0xffffffff;
 /** Stands for "never" where a time is stored. */
 export const neverUs = Number.MAX_SAFE_INTEGER;
 
+/** A start of a node of a cluster: no two lives of any directory have the same. */
+export type Owner = { readonly node: number; readonly start: string };
+
 export type ClaimRecord = {
   readonly clientId: string;
   readonly user: string | undefined;
+  /** Whose connection it is; undefined at a node by itself, and where its owner is taken for dead. */
+  readonly owner: Owner | undefined;
   readonly protocol: number;
   /** Session Expiry Interval of the current or last connection. */
   readonly expiryS: number;
@@ -99,6 +107,7 @@ export type LiveRecord = {
   readonly clientId: string;
   /** As in the claim: what a start counts by. */
   readonly user: string | undefined;
+  readonly owner: Owner | undefined;
   readonly bootUs: number;
 };
 export type DueRecord = {
@@ -122,14 +131,16 @@ export type FireRecord = {
 
 export function encodeClaim(record: ClaimRecord): Buffer {
   const flags = (record.user === undefined ? 0 : 1) | (record.removing ? 2 : 0);
-  const out = begin().u8(flags).string(record.clientId);
+  const { owner } = record;
+  const out = begin(owner === undefined ? version : claimWithOwner);
+  out.u8(flags).string(record.clientId);
   if (record.user !== undefined) out.string(record.user);
   out.u8(record.protocol).u32(record.expiryS).varint(record.incarnation).varint(record.bootUs);
-  return out.finish();
+  return writeOwner(out, owner).finish();
 }
 
 export function decodeClaim(bytes: Uint8Array): ClaimRecord {
-  return decode("claim", bytes, (input) => {
+  const read = (input: ByteReader, found: number): ClaimRecord => {
     const flags = input.u8();
     return {
       clientId: input.string(),
@@ -139,8 +150,18 @@ export function decodeClaim(bytes: Uint8Array): ClaimRecord {
       incarnation: input.varint(),
       bootUs: input.varint(),
       removing: (flags & 2) !== 0,
+      owner: found < claimWithOwner ? undefined : readOwner(input),
     };
-  });
+  };
+  return decode("claim", bytes, read, claimWithOwner);
+}
+
+function writeOwner(out: ByteWriter, owner: Owner | undefined): ByteWriter {
+  return owner === undefined ? out : out.varint(owner.node).string(owner.start);
+}
+
+function readOwner(input: ByteReader): Owner {
+  return { node: input.varint(), start: input.string() };
 }
 
 export function encodeClosed(record: ClosedRecord): Buffer {
@@ -240,8 +261,10 @@ export function decodeJob(bytes: Uint8Array): JobRecord {
 }
 
 export function encodeLive(record: LiveRecord): Buffer {
-  const out = begin(versionWithUser).string(record.clientId).varint(record.bootUs);
-  return writeUser(out, record.user).finish();
+  const { owner } = record;
+  const out = begin(owner === undefined ? versionWithUser : liveWithOwner);
+  out.string(record.clientId).varint(record.bootUs);
+  return writeOwner(writeUser(out, record.user), owner).finish();
 }
 
 export function decodeLive(bytes: Uint8Array): LiveRecord {
@@ -249,8 +272,9 @@ export function decodeLive(bytes: Uint8Array): LiveRecord {
     clientId: input.string(),
     bootUs: input.varint(),
     user: readUser(input, found),
+    owner: found < liveWithOwner ? undefined : readOwner(input),
   });
-  return decode("live", bytes, read, versionWithUser);
+  return decode("live", bytes, read, liveWithOwner);
 }
 
 function writeUser(out: ByteWriter, user: string | undefined): ByteWriter {

@@ -1,5 +1,5 @@
-// Follows the rows under a prefix of a map shard: what is there, and from then on each change, also when
-// the rows are exchanged for those of another replica.
+// Follows the rows under a prefix of a map shard: what is there, and from then on each change, also
+// when the rows are exchanged for those of another replica.
 //
 // Keeps: what is told last of a key is how it stands; a row that was listed before a change of it was
 // applied never overrules that change.

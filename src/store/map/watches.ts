@@ -1,8 +1,8 @@
 // Who is told of the rows of a map shard as they are applied, by prefixes of their keys.
 //
-// Keeps: a watcher hears of each applied write once, in the order of the log, whoever proposed it; where
-// the rows are exchanged for those of another replica it is told so, and reads behind a barrier wait
-// until it has gone through them. What was applied before it came it has to list.
+// Keeps: a watcher hears of each applied write once, in the order of the log, whoever proposed it;
+// where the rows are exchanged for those of another replica it is told so, and reads behind a barrier
+// wait until it has gone through them. What was applied before it came it has to list.
 
 import type { Cancel } from "../../base/index.ts";
 import type { MapWatcher } from "../api.ts";

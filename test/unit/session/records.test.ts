@@ -30,6 +30,17 @@ const examples: Record<
     incarnation: 1000,
     bootUs: 2000,
     removing: false,
+    owner: undefined,
+  }),
+  "claim at a node": example(records.encodeClaim, records.decodeClaim, {
+    clientId: "s",
+    user: undefined,
+    protocol: 5,
+    expiryS: 3600,
+    incarnation: 1000,
+    bootUs: 2000,
+    removing: false,
+    owner: { node: 3, start: "ab" },
   }),
   closed: example(records.encodeClosed, records.decodeClosed, {
     closedUs: 1000,
@@ -92,6 +103,13 @@ const examples: Record<
     clientId: "s",
     user: "ann",
     bootUs: 2000,
+    owner: undefined,
+  }),
+  "live at a node": example(records.encodeLive, records.decodeLive, {
+    clientId: "s",
+    user: "ann",
+    bootUs: 2000,
+    owner: { node: 3, start: "ab" },
   }),
   due: example(records.encodeDue, records.decodeDue, {
     clientId: "s",
@@ -135,7 +153,7 @@ describe("records", () => {
 
     test(`${name}: a newer version is refused, not guessed at`, () => {
       const newer = Buffer.from(bytes);
-      newer[0] = (newer[0] as number) + 1;
+      newer[0] = 0x7f;
       expect(() => back(newer)).toThrow(
         expect.objectContaining({ code: "SESSION_RECORD_VERSION" }),
       );

@@ -1,0 +1,173 @@
+// Client ids and claims of sessions at several nodes (docs/decisions/093).
+
+import { beforeEach, describe, expect, test } from "vitest";
+import { SimClock } from "../../../src/base/index.ts";
+import { decodeClaim } from "../../../src/session/core/records.ts";
+import { sessionKeys } from "../../../src/session/keys.ts";
+import { SessionNodesWorld } from "../../support/session-nodes.ts";
+import { will } from "../../support/session-world.ts";
+
+let world: SessionNodesWorld;
+let clock: SimClock;
+beforeEach(async () => {
+  clock = new SimClock();
+  world = await SessionNodesWorld.start(clock, 3);
+});
+
+const keys = sessionKeys("s");
+
+async function ownerNode(): Promise<number | undefined> {
+  const entry = await world.row(keys.claim);
+  return entry === undefined ? undefined : decodeClaim(entry.value).owner?.node;
+}
+
+describe("a takeover between nodes", () => {
+  test("the claim names the node, and the former connection ends with 0x8E", async () => {
+    const one = await world.node(1).client("s").connect();
+    expect(await ownerNode()).toBe(1);
+    const two = await world.node(2).client("s").connect();
+    expect(await ownerNode()).toBe(2);
+    expect(two.sessionPresent).toBe(true);
+    expect(one.take()).toEqual(["end 0x8e"]);
+    expect(world.node(1).sessions.counts().connected).toBe(0);
+  });
+
+  test("the owner writes its exact state first: nothing is in doubt", async () => {
+    const one = await world.node(1).client("s").connect();
+    await one.subscribe("a");
+    await world.node(2).client("s").connect();
+    expect(world.node(2).sessions.counters.takeoversUnanswered).toBe(0);
+    expect(world.node(1).sessions.counters.sessionsTakenOver).toBe(1);
+  });
+
+  test("an owner that does not answer is passed over, and what it writes is refused", async () => {
+    const one = await world.node(1).client("s").connect();
+    world.node(1).cut();
+    const two = await world.node(2).client("s").connect();
+    expect(two.sessionPresent).toBe(true);
+    expect(one.take()).toEqual([]);
+    const late = one.subscribeLater("late");
+    world.node(1).heal();
+    expect((await clock.complete(late))[0]?.reasonCode).toBeGreaterThanOrEqual(0x80);
+    await clock.advance(100);
+    expect(one.take()).toContain("end 0x8e");
+    expect(world.keys().filter((key) => key.startsWith("sub/"))).toEqual([]);
+    expect(await ownerNode()).toBe(2);
+  });
+
+  test("a former owner that writes nothing hears of the other claim from its row", async () => {
+    const one = await world.node(1).client("s").connect();
+    world.node(1).cut();
+    await world.node(2).client("s").connect();
+    world.node(1).heal();
+    await clock.advance(100);
+    expect(one.take()).toEqual(["end 0x8e"]);
+  });
+
+  test("of two that come at once one is served, and the other is told so", async () => {
+    for (const round of [0, 1, 2, 3]) {
+      const one = world.node(1).client("s");
+      const two = world.node(2).client("s");
+      const coming = [one.connectLater(), two.connectLater()];
+      if (round % 2 === 1) coming.reverse();
+      await clock.complete(Promise.allSettled(coming));
+      await clock.advance(1_000);
+      const connected = [1, 2].map((node) => world.node(node).sessions.counts().connected);
+      expect(connected[0]! + connected[1]!, `round ${round}`).toBe(1);
+      expect(await ownerNode()).toBe(connected[0] === 1 ? 1 : 2);
+    }
+  });
+
+  test("another user is refused, and nothing changes for whoever is connected", async () => {
+    const one = await world.node(1).client("s").connect({ user: "ann" });
+    const refused = world.node(2).client("s").connect({ user: "bob" });
+    await expect(refused).rejects.toMatchObject({ code: "SESSION_USER_MISMATCH" });
+    expect(one.take()).toEqual([]);
+    expect(await ownerNode()).toBe(1);
+    await one.disconnect();
+    const again = world.node(2).client("s").connect({ user: "bob" });
+    await expect(again).rejects.toMatchObject({ code: "SESSION_USER_MISMATCH" });
+  });
+
+  test("a session whose taker is gone before its claim is closed as a lost one", async () => {
+    const bye = will("w", "bye");
+    await world.node(1).client("s").connect({ will: bye });
+    const coming = world.node(2).client("s").connectLater({ will: bye });
+    coming.catch(() => undefined);
+    // Asked for, and then nothing.
+    await clock.runUntil(() => world.node(1).sessions.counts().connected === 0);
+    world.node(2).kill();
+    await clock.advance(60_000);
+    expect(world.wills).toEqual(["s w bye"]);
+    expect(world.keys().filter((key) => key.startsWith("due/"))).toHaveLength(1);
+  });
+});
+
+describe("sessions in memory", () => {
+  const memory = { clean: true, expiryS: 0 };
+
+  test("one ends when its client id connects to another node, and its will goes out", async () => {
+    const one = await world
+      .node(1)
+      .client("s")
+      .connect({ ...memory, will: will("w", "bye") });
+    await world.node(2).client("s").connect(memory);
+    expect(one.take()).toEqual(["end 0x8e"]);
+    await clock.advance(100);
+    expect(world.wills).toEqual(["s w bye"]);
+  });
+
+  test("a clean start discards what is stored, whichever node it was at", async () => {
+    const one = await world.node(1).client("s").connect();
+    await world.node(2).client("s").connect(memory);
+    expect(one.take()).toEqual(["end 0x8e"]);
+    expect(world.keys()).toEqual([]);
+  });
+
+  test("two that were let in apart are one when their nodes reach each other: the later", async () => {
+    world.node(1).cut();
+    const one = await world.node(1).client("s").connect(memory);
+    await clock.advance(10);
+    const two = await world.node(2).client("s").connect(memory);
+    world.node(1).heal();
+    await clock.advance(1_000);
+    expect(one.take()).toEqual(["end 0x8e"]);
+    expect(two.take()).toEqual([]);
+  });
+
+  test("without a quorum one is let in where nothing is stored, and a stored one is refused", async () => {
+    await (await world.node(1).client("s").connect()).disconnect();
+    world.node(1).cut();
+    await expect(world.node(1).client("s").connect(memory)).rejects.toMatchObject({
+      kind: "retry",
+    });
+    await world.node(1).client("t").connect(memory);
+    await expect(world.node(1).client("t").connect()).rejects.toMatchObject({ kind: "retry" });
+  });
+});
+
+describe("a claim whose fate is not known", () => {
+  test("it is found when it has happened", async () => {
+    world.node(1).fates = ["happens"];
+    const one = await world.node(1).client("s").connect();
+    expect(one.connected).toBe(true);
+    expect(world.node(1).sessions.counters.claimsUnknown).toBe(1);
+    await one.subscribe("a");
+    expect(world.keys().filter((key) => key.startsWith("sub/"))).toHaveLength(1);
+  });
+
+  test("it is made again when it has not", async () => {
+    await (await world.node(2).client("s").connect()).disconnect();
+    world.node(1).fates = ["lost"];
+    const one = await world.node(1).client("s").connect();
+    expect(one.sessionPresent).toBe(true);
+    await one.subscribe("a");
+    expect(await ownerNode()).toBe(1);
+  });
+
+  test("without a quorum the connection is refused", async () => {
+    const coming = world.node(1).client("s").connectLater();
+    world.node(1).cut();
+    await expect(clock.complete(coming)).rejects.toMatchObject({ kind: "retry" });
+  });
+});
