@@ -71,7 +71,9 @@ export class SubscribePath {
   /** `refused`: what was decided before, by filter. */
   subscribe(request: SubscribeRequest, refused: ReadonlyArray<ReasonCode | undefined> = []): void {
     const { core, session, subscribed } = this.#parts;
-    const refusals = request.filters.map((filter, at) => refused[at] ?? this.#faultOf(filter));
+    const refusals = request.filters.map(
+      (filter, at) => refused[at] ?? this.#faultOf(filter) ?? this.#unshared(filter),
+    );
     const wanted = request.filters.flatMap((filter, index) =>
       refusals[index] === undefined ? [subscriptionOf(filter, request.subscriptionId)] : [],
     );
@@ -169,6 +171,15 @@ export class SubscribePath {
     if (rights.may("subscribe", client, filter.filter.text)) return undefined;
     log.warn("broker.subscribe_denied", { clientId: client.clientId, filter: text });
     return settings.denySubscribeCode;
+  }
+
+  /** Nodes would deal the backlog of one group, each for itself (docs/decisions/093). */
+  #unshared({ filter, text, options }: RequestedFilter): ReasonCode | undefined {
+    const { peers, session, log, owner } = this.#parts;
+    const isOfOne = peers === undefined || filter?.group === undefined;
+    if (isOfOne || !session.durable || options.qos === 0) return undefined;
+    log.warn("broker.shared_refused", { clientId: owner.client.clientId, filter: text });
+    return reason.sharedSubscriptionsNotSupported;
   }
 
   /** Not what a later request asks for too: its own answer says what becomes of that. */

@@ -93,7 +93,7 @@ export type NodeParts = {
   readonly broker?: Broker;
   /** What the program that the node runs in can do with it; not at a store node. */
   readonly inside?: InsideFace;
-  /** Of a store node: the cluster that it is a member of. */
+  /** The cluster that it is a member of. */
   readonly member?: StoreMember;
   /** Of the log's syncs. */
   readonly syncTimes: Histogram;

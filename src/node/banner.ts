@@ -9,7 +9,7 @@ export type BannerFacts = {
   readonly version: string;
   /** Bound addresses of the MQTT listeners, by name. */
   readonly listeners: readonly BoundListener[];
-  /** Of a store node: which member of which cluster it is. */
+  /** Of a member of a cluster: which of which cluster it is. */
   readonly member?: string | undefined;
   /** The HTTP interface, where there is one. */
   readonly admin: { readonly host: string; readonly port: number } | undefined;
@@ -48,12 +48,10 @@ export function bannerLines(facts: BannerFacts): string[] {
   ];
 }
 
-function memberLines({ member }: BannerFacts): string[] {
+function memberLines({ member, listeners }: BannerFacts): string[] {
   if (member === undefined) return [];
-  return [
-    row("cluster", member),
-    row("mqtt", "none: this node only stores (cluster.storeOnly), MQTT needs a node by itself"),
-  ];
+  if (listeners.length > 0) return [row("cluster", member)];
+  return [row("cluster", member), row("mqtt", "none: this node only stores (cluster.storeOnly)")];
 }
 
 function readyLine(facts: BannerFacts): string {

@@ -34,7 +34,7 @@ export type RunningNode = {
   readonly admin: AdminAddress | undefined;
   /** What the program that the node runs in can do with it. */
   readonly inside: InsideFace;
-  /** Of a store node: which member of which cluster it is. It has neither `security` nor `inside`. */
+  /** Which member of which cluster it is. A store node has neither `security` nor `inside`. */
   readonly member: string | undefined;
   readonly dataDir: Omit<DataDir, "close">;
   /** From the call of `composeNode` until everything accepts. */

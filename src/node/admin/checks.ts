@@ -16,9 +16,10 @@ export async function nodeChecks(view: Viewed): Promise<Check[]> {
   if (ready === undefined) {
     return [{ name: "start", state: "failed", message: `not yet: ${view.progress()}` }];
   }
-  const { log, store, listeners, member } = ready;
+  const { log, store, listeners, broker, member } = ready;
   return [
-    member === undefined ? listenerCheck(listeners) : clusterCheck(member),
+    ...(member === undefined ? [] : [clusterCheck(member)]),
+    ...(broker === undefined ? [] : [listenerCheck(listeners)]),
     await diskCheck(view),
     logCheck(log),
     storeCheck(store.refusal),

@@ -28,8 +28,10 @@ type RunningOf = Pick<NodeParts, "broker" | "store" | "member"> & {
 
 export function runningPartsOf(parts: RunningOf): RunningParts {
   const { broker, store, security, member, clock } = parts;
-  if (member !== undefined) return memberPartsOf({ store, member, clock });
-  if (broker === undefined || security === undefined) throw new Error("a node has a broker");
+  if (broker === undefined || security === undefined) {
+    if (member === undefined) throw new Error("a node by itself has a broker");
+    return storeNodeOf({ store, member, clock });
+  }
   return {
     access: accessControl(security, clock),
     clients: clientsPort(broker),
@@ -39,6 +41,7 @@ export function runningPartsOf(parts: RunningOf): RunningParts {
     store,
     operator: store.operator,
     tap: broker.tap,
+    ...(member === undefined ? {} : clusterOf(member)),
     publish: (message) => broker.publish(ownMessage(message)),
   };
 }
@@ -48,7 +51,11 @@ type MemberOf = Pick<NodeParts, "store"> & {
   readonly clock: Clock;
 };
 
-function memberPartsOf({ store, member, clock }: MemberOf): RunningParts {
+function clusterOf({ port }: StoreMember): Pick<RunningParts, "cluster" | "areDatabasesFixed"> {
+  return { cluster: port, areDatabasesFixed: true };
+}
+
+function storeNodeOf({ store, member, clock }: MemberOf): RunningParts {
   const unserved = (what: string): never => {
     throw adminErrors.unserved({ what });
   };
@@ -73,8 +80,7 @@ function memberPartsOf({ store, member, clock }: MemberOf): RunningParts {
     },
     store,
     operator: store.operator,
-    cluster: member.port,
-    areDatabasesFixed: true,
+    ...clusterOf(member),
     publish: async (message) => {
       if (message.retain) unserved("retained messages");
       const { topic, qos, frame, expiryOffset, messageExpiryS: expiryS } = ownMessage(message);

@@ -22,8 +22,8 @@ const drainMs = 5_000;
 export const assembleStoreNode: Assemble = async (context) => {
   const closer = new Closer();
   try {
-    const { member, parts } = await openMember(context, closer);
-    member.channel.begin();
+    // Its channel does not begin: no client of another node has anything to wait for here.
+    const { parts } = await openMember(context, closer);
     return { listeners: [], parts, close: () => closer.close() };
   } catch (error) {
     await closeAfterFailure(closer, context.components.logger);
