@@ -75,6 +75,12 @@ export const clusterErrors = defineErrors({
     message: "{dir} cannot become the first replica of a cluster: {reason}",
     help: "It is as it was. Start the node by itself once, look at what it says, stop it, and try again.",
   },
+  recoveryRefused: {
+    code: "CLUSTER_RECOVERY_REFUSED",
+    kind: "invalid",
+    message: "{dir} does not go on alone: {reason}",
+    help: "Nothing is changed. Look with `flagstone cluster recover` at what each node that is left holds.",
+  },
   peerUnreached: {
     code: "CLUSTER_PEER_UNREACHED",
     kind: "retry",

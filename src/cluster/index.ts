@@ -33,6 +33,7 @@ export {
   type WordHandler,
 } from "./node-channel.ts";
 export { RaftLogs, type RaftLogsParts, type RaftLogsSettings } from "./raft-logs.ts";
+export { type MemberSurvey, recoverMember, surveyMember } from "./recovery.ts";
 export { type CopySettings, defaultCopySettings } from "./remote-copy.ts";
 export { RosterClient } from "./roster-client.ts";
 export { rosterGroup } from "./roster-machine.ts";

@@ -10,10 +10,13 @@ const readyMs = 120_000;
 
 export class LaunchedMember {
   readonly #child: ChildProcess;
+  readonly #key: string;
   #told = "";
 
-  constructor(child: ChildProcess) {
+  /** The key of an earlier start of the node: it is printed once. */
+  constructor(child: ChildProcess, key = "") {
     this.#child = child;
+    this.#key = key;
     const take = (text: Buffer): void => {
       this.#told += text.toString();
     };
@@ -30,6 +33,10 @@ export class LaunchedMember {
     }
   }
 
+  get key(): string {
+    return /fs_\S+/.exec(this.#told)?.[0] ?? this.#key;
+  }
+
   ready(): Promise<void> {
     return this.until(() => this.#adminPort !== undefined);
   }
@@ -37,10 +44,9 @@ export class LaunchedMember {
   /** Of the HTTP API; what is refused throws its status and sentence. */
   // biome-ignore lint/suspicious/noExplicitAny: answers are looked into by tests.
   async call(method: string, path: string, body?: object): Promise<any> {
-    const key = /fs_\S+/.exec(this.#told)?.[0] ?? "";
     const response = await fetch(`http://127.0.0.1:${this.#adminPort}/api/v1${path}`, {
       method,
-      headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+      headers: { authorization: `Bearer ${this.key}`, "content-type": "application/json" },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
     const answer = (await response.json()) as { detail?: string };
@@ -66,12 +72,13 @@ export async function spawnNode(
   folder: string,
   name: string,
   cluster: object,
+  key = "",
 ): Promise<LaunchedMember> {
   const path = join(folder, `${name}.json.yaml`);
   const settings = { data: { dir: join(folder, name) }, cluster, admin: { port: 0 } };
   writeFileSync(path, JSON.stringify(settings));
   const argv = [launcherPath(), "start", "--config", path];
-  const member = new LaunchedMember(spawn(process.execPath, argv, { cwd: folder }));
+  const member = new LaunchedMember(spawn(process.execPath, argv, { cwd: folder }), key);
   await member.ready();
   return member;
 }

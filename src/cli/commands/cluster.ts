@@ -1,9 +1,8 @@
-// `flagstone cluster`: sites of a cluster, who comes and goes. `init` and `join` work on the data
-// directory of a node that is stopped, all others ask a member.
+// `flagstone cluster`: sites of a cluster, who comes and goes. `init`, `join` and `recover` work on the
+// data directory of a node that is stopped, all others ask a member.
 
 import type { AnswerOf } from "../../admin/client.ts";
 import { sleep } from "../../base/index.ts";
-import type { Settings } from "../../node/config/keys.ts";
 import { type AskInput, argument, askCommand, type Shown } from "../admin/ask.ts";
 import { type Column, factsOf, grouped, tableOf } from "../admin/output.ts";
 import { clientOf, targetOptions } from "../admin/target.ts";
@@ -11,6 +10,8 @@ import type { Command, CommandFamily, CommandInput } from "../command.ts";
 import { configOptions } from "../config-flags.ts";
 import { cliErrors } from "../errors.ts";
 import { exitCodes } from "../exit-codes.ts";
+import { recover } from "./cluster-recovery.ts";
+import { memberOf, settingsOf } from "./cluster-settings.ts";
 
 type View = AnswerOf<"getCluster">;
 type Site = View["sites"][number];
@@ -94,7 +95,7 @@ const init: Command = {
   ],
   run: async (input) => {
     const settings = await settingsOf(input);
-    const { name, node } = memberOf(settings);
+    const { name, node } = memberOf(settings, "comeIn");
     const { initCluster } = await import("../../node/cluster/offline.ts");
     const { isNew } = await initCluster(settings);
     const dir = settings.data.dir;
@@ -114,7 +115,7 @@ const join: Command = {
   ],
   run: async (input) => {
     const settings = await settingsOf(input);
-    const { name } = memberOf(settings);
+    const { name } = memberOf(settings, "comeIn");
     const admin = clientOf(input);
     const there = await admin.getCluster();
     if (there.name !== name) {
@@ -129,24 +130,6 @@ const join: Command = {
     return exitCodes.ok;
   },
 };
-
-/** Loaded by those who need it: `cluster status` has its first output sooner. */
-async function settingsOf(input: CommandInput): Promise<Settings> {
-  const { configOf } = await import("../config-options.ts");
-  return configOf(input).settings;
-}
-
-/** @throws CLI_USAGE where the keys are those of a node by itself, or of a first member. */
-function memberOf({ cluster }: Settings): Settings["cluster"] {
-  if (cluster.name === "") {
-    const reason = "cluster.name is missing: the configuration is that of a node by itself";
-    throw cliErrors.usage({ reason });
-  }
-  if (cluster.expect === 0) return cluster;
-  const reason =
-    "cluster.expect and cluster.seeds form a cluster at the first start; leave them out";
-  throw cliErrors.usage({ reason });
-}
 
 // ---------------------------------------------------------------- by a word to a member
 
@@ -260,6 +243,6 @@ const replicas = askCommand({
 export const cluster: CommandFamily = {
   name: "cluster",
   summary: "sites of a cluster: form, join, look, let go",
-  commands: [status, init, join, leave, evacuate, stay, forget, move, replicas],
+  commands: [status, init, join, leave, evacuate, stay, forget, move, replicas, recover],
   hasDefault: true,
 };

@@ -1,5 +1,6 @@
 // What becomes of the data directory of a stopped node: the first replica of a cluster, or the empty
-// disk of a site that joins. Under the directory's lock, so that no node runs on it.
+// disk of a site that joins; or a member that goes on alone. Under the directory's lock, so that no
+// node runs on it.
 
 import { Closer, formatAddress } from "../../base/index.ts";
 import {
@@ -7,7 +8,10 @@ import {
   becomeMember,
   type FirstReplica,
   isMemberDir,
+  type MemberSurvey,
   prepareSite,
+  recoverMember as recoverDirectory,
+  surveyMember as surveyDirectory,
 } from "../../cluster/index.ts";
 import type { Components } from "../assemble.ts";
 import { parseHostPort } from "../config/cluster-rules.ts";
@@ -15,6 +19,8 @@ import type { Settings } from "../config/keys.ts";
 import { openDataDir } from "../data-dir.ts";
 import { localComponents } from "../local.ts";
 import { memberSettings, ownAddressOf } from "./settings.ts";
+
+export type { MemberSurvey };
 
 /** @throws NODE_DATA_DIR_*, CLUSTER_INIT_REFUSED, and what log and store refuse to open with. */
 export async function initCluster(
@@ -82,6 +88,44 @@ export async function joinCluster(
       }),
     );
     return node;
+  } finally {
+    await closer.close();
+  }
+}
+
+/** What a stopped member holds. @throws NODE_DATA_DIR_*, CLUSTER_NOT_MEMBER. */
+export function surveyMember(
+  settings: Settings,
+  given: Partial<Components> = {},
+): Promise<MemberSurvey> {
+  return withMember(settings, given, surveyDirectory);
+}
+
+/**
+ * Makes a stopped member the only voter of its groups.
+ * @throws NODE_DATA_DIR_*, CLUSTER_NOT_MEMBER, CLUSTER_RECOVERY_REFUSED.
+ */
+export function recoverMember(
+  settings: Settings,
+  typed: string,
+  given: Partial<Components> = {},
+): Promise<MemberSurvey> {
+  return withMember(settings, given, (place, components) =>
+    recoverDirectory(place, typed, components),
+  );
+}
+
+async function withMember<T>(
+  settings: Settings,
+  given: Partial<Components>,
+  run: (place: Parameters<typeof surveyDirectory>[0], components: Components) => Promise<T>,
+): Promise<T> {
+  const components = { ...localComponents(), ...given };
+  const closer = new Closer();
+  try {
+    const dataDir = closer.own(await openDataDir(settings.data.dir, components, "member"));
+    const { dir, log } = memberSettings(settings, dataDir);
+    return await run({ dir, log, cluster: settings.cluster.name }, components);
   } finally {
     await closer.close();
   }
