@@ -2,8 +2,9 @@
 // are durable. Several SUBSCRIBEs of a turn share a write.
 //
 // Invariants: the interest of a filter granted QoS 1 or 2 is counted before its write begins and
-// until its removal is durable; a filter that the session has keeps its start; a filter granted
-// QoS 0 has no durable interest, and starts anew with every connection.
+// until its removal is durable: by its row, and while that is on its way from here; a filter that the
+// session has keeps its start; a filter granted QoS 0 has no durable interest, and starts anew with
+// every connection.
 // A new filter is read with from the very moment that is its start, although its write is under way:
 // what matches in between is dispatched in its place, not passed over now and found by the reader
 // of a later connection, behind newer messages. So a message may come before the SUBACK (3.8.4-3).
@@ -159,8 +160,10 @@ export class DurableSubscriptions {
     const before = this.#wanted.get(filter);
     if (after === undefined) this.#wanted.delete(filter);
     else this.#wanted.set(filter, after);
-    if (isLasting(after) && !isLasting(before)) {
-      this.#options.interest.add(filter, (after as SubscriptionRecord).start);
+    if (isLasting(after)) {
+      const { interest } = this.#options;
+      interest.hold(filter, after.start);
+      if (!isLasting(before)) interest.join(filter, after.start);
     }
     return { filter, before, after };
   }
@@ -173,6 +176,8 @@ export class DurableSubscriptions {
     this.#options.writer.submit({
       build: () => this.#build(changes, jobs),
       done: (error) => {
+        const { interest } = this.#options;
+        for (const { filter, after } of changes) if (isLasting(after)) interest.release(filter);
         if (error !== undefined) {
           this.#undo(changes);
           then(error);
@@ -205,7 +210,7 @@ export class DurableSubscriptions {
     const start = this.#stateTail();
     const tail = this.#options.store.tail();
     for (const { filter, before, after } of changes) {
-      if (isLasting(before) && !isLasting(after)) interest.remove(filter);
+      if (isLasting(before) && !isLasting(after)) interest.leave(filter);
       if (after === undefined) {
         this.#current.delete(filter);
         // Asked for again meanwhile: it is the new one that is read with.
@@ -223,7 +228,7 @@ export class DurableSubscriptions {
     for (const { filter, before, after } of [...changes].reverse()) {
       // A later change builds on this one and on its interest: it stays counted.
       if (this.#wanted.get(filter) !== after) continue;
-      if (isLasting(after) && !isLasting(before)) this.#options.interest.remove(filter);
+      if (isLasting(after) && !isLasting(before)) this.#options.interest.leave(filter);
       if (before === undefined) {
         this.#wanted.delete(filter);
         this.#options.removed(filter);
@@ -244,7 +249,7 @@ export function asksRetained(subscription: Subscription, isNew: boolean): boolea
   return subscription.retainHandling === 0 || (subscription.retainHandling === 1 && isNew);
 }
 
-function isLasting(record: SubscriptionRecord | undefined): boolean {
+function isLasting(record: SubscriptionRecord | undefined): record is SubscriptionRecord {
   return record !== undefined && record.subscription.qos > 0;
 }
 

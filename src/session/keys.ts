@@ -28,6 +28,8 @@ export const subscriptionPrefix = "sub/";
 export const firePrefix = "fire/";
 export const groupPrefix = "group/";
 export const retainedPrefix = "retained/";
+/** Of the key under `group/` that stands for the group. */
+export const groupClaimSuffix = "/claim";
 
 /** Foreign text as one level of a key; different texts give different levels. */
 export function keyLevel(text: string): string {
@@ -35,6 +37,10 @@ export function keyLevel(text: string): string {
   if (Buffer.byteLength(escaped) <= levelBytesMax) return escaped;
   // "%~" cannot come out of the escaping above.
   return `%~${createHash("sha256").update(text).digest("hex")}`;
+}
+
+export function isHashedLevel(level: string): boolean {
+  return level.startsWith("%~");
 }
 
 /** A number as a level that sorts by value. */
@@ -102,7 +108,7 @@ export function groupKeys(name: string): GroupKeys {
   const outPrefix = `${prefix}out/`;
   return {
     prefix,
-    claim: `${prefix}claim`,
+    claim: `${groupPrefix}${keyLevel(name)}${groupClaimSuffix}`,
     cursor: `${prefix}cursor`,
     ids: `${prefix}ids`,
     outPrefix,
@@ -113,6 +119,11 @@ export function groupKeys(name: string): GroupKeys {
 /** The client's level in a key under `sub/`. */
 export function clientLevelOf(key: string): string {
   return key.slice(subscriptionPrefix.length, key.indexOf("/", subscriptionPrefix.length));
+}
+
+/** The filter's level in a key under `sub/`. */
+export function filterLevelOf(key: string): string {
+  return key.slice(key.indexOf("/", subscriptionPrefix.length) + 1);
 }
 
 /** The moment in a key under `due/`. */

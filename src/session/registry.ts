@@ -24,20 +24,21 @@ import { Claiming } from "./claiming.ts";
 import { Closing } from "./closing.ts";
 import type { SessionContext } from "./context.ts";
 import { willAtConnect } from "./core/deadline.ts";
-import { decodeDue, decodeLive, decodeSubscription } from "./core/records.ts";
+import { decodeDue, decodeLive } from "./core/records.ts";
 import type { DurableSession } from "./durable.ts";
 import { sessionErrors } from "./errors.ts";
 import { SharedGroups } from "./groups/groups.ts";
 import { interestOf } from "./groups/interest.ts";
-import { type Groups, sharedTopicFilter } from "./groups/member.ts";
+import type { Groups } from "./groups/member.ts";
 import { Inspector } from "./inspect/inspector.ts";
 import { SessionTable } from "./inspect/table.ts";
-import { clientLevelOf, duePrefix, livePrefix, subscriptionPrefix } from "./keys.ts";
+import { duePrefix, livePrefix } from "./keys.ts";
 import { MemorySession } from "./memory.ts";
 import type { SessionNodes } from "./nodes.ts";
 import { RetainedStore } from "./retained.ts";
 import { createSessionCounters, type SessionCounters, type SessionSettings } from "./settings.ts";
 import { StateWriter } from "./state-writer.ts";
+import { StoredRows } from "./stored-rows.ts";
 import {
   eachEntry,
   eraseStoredSession,
@@ -88,6 +89,7 @@ export class SessionRegistry implements Sessions {
   readonly #table = new SessionTable();
   readonly #wills: WillFirer;
   readonly #groups: SharedGroups;
+  readonly #rows: StoredRows;
   readonly #closing: Closing;
   readonly #claiming: Claiming;
   /** Undefined at a node by itself. */
@@ -133,6 +135,12 @@ export class SessionRegistry implements Sessions {
     };
     const groups = new SharedGroups(this.#context);
     this.#groups = groups;
+    this.#rows = new StoredRows({
+      context: this.#context,
+      shared: (level, { subscription, start }) => {
+        groups.loadInterest(level, subscription.filter, start);
+      },
+    });
     this.sharedGroups = groups;
     this.#wills = new WillFirer(this.#context, this.#turnstile);
     this.#closing = new Closing({
@@ -180,31 +188,14 @@ export class SessionRegistry implements Sessions {
   }
 
   async load(): Promise<void> {
+    await this.#rows.load();
     this.#across?.load();
     await Promise.all(this.#context.store.stateShards.map((shard) => this.#loadShard(shard)));
-    this.#table.dropNameless();
     await this.#groups.load();
     await this.#wills.load();
   }
 
   async #loadShard(shard: MapShard): Promise<void> {
-    const { interest } = this.#context.store;
-    await eachEntry(shard, subscriptionPrefix, ({ key, value }) => {
-      try {
-        const { subscription, start } = decodeSubscription(value);
-        const { filter, qos } = subscription;
-        this.#table.loadSubscription(clientLevelOf(key));
-        if (qos === 0) return;
-        if (sharedTopicFilter(filter) === undefined) {
-          interest.add(filter, start);
-          this.#table.loadFilter(clientLevelOf(key), filter, interest.timesOf(filter));
-        } else this.#groups.loadInterest(clientLevelOf(key), filter, start);
-      } catch (error) {
-        // The broker starts all the same; the session tells its client when it connects.
-        this.counters.recordsCorrupt++;
-        this.#context.logger.error("session.record_corrupt", { key, error });
-      }
-    });
     // Every durable session has exactly one key under one of the two.
     await eachEntry(shard, livePrefix, ({ value }) => {
       this.#durableCount++;

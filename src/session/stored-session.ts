@@ -183,7 +183,7 @@ export async function removeStoredSession(removal: Removal): Promise<number> {
   const rest = [...many, ...dues, ...single].map(deleteKey);
   const timeUs = await writer.write(() => ({ writes: [...lastWrites, ...rest], guards }));
   for (const { subscription } of session.subscriptions) {
-    if (subscription.qos > 0) interest.remove(subscription.filter);
+    if (subscription.qos > 0) interest.leave(subscription.filter);
   }
   return timeUs;
 }
@@ -213,7 +213,7 @@ export async function eraseStoredSession(
   await writer.write(() => ({ writes: [deleteKey(keys.claim)], guards: [] }));
   for (const entry of subEntries) {
     const filter = readableFilter(entry.value);
-    if (filter !== undefined) interest.remove(filter);
+    if (filter !== undefined) interest.leave(filter);
   }
 }
 

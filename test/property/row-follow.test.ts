@@ -3,58 +3,11 @@
 
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import {
-  followRows,
-  type MapEntry,
-  type MapWatcher,
-  type RowFollower,
-} from "../../src/store/index.ts";
+import { followRows, type RowFollower } from "../../src/store/index.ts";
 import { amount } from "../support/amount.ts";
+import { PagedRows } from "../support/paged-rows.ts";
 
 const prefix = "sub/";
-
-/** Lists a few rows at a time, each page only when it is asked for, from what lay there before. */
-class PagedRows {
-  rows = new Map<string, string>();
-  readonly #waiting: Array<() => void> = [];
-  watcher: MapWatcher | undefined;
-
-  watch(_prefix: string, watcher: MapWatcher): () => void {
-    this.watcher = watcher;
-    return () => undefined;
-  }
-
-  /** Read now, handed out later: what is written meanwhile is not in it. */
-  async list(
-    under: string,
-    { afterKey = "", countMax }: { afterKey?: string; countMax: number },
-  ): Promise<MapEntry[]> {
-    const keys = [...this.rows.keys()].filter((key) => key.startsWith(under) && key > afterKey);
-    const page = keys
-      .sort()
-      .slice(0, countMax)
-      .map((key) => ({ key, timeUs: 1, value: Buffer.from(this.rows.get(key) ?? "") }));
-    await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    return page;
-  }
-
-  write(key: string, value: string | undefined): void {
-    if (value === undefined) this.rows.delete(key);
-    else this.rows.set(key, value);
-    this.watcher?.applied(key, value === undefined ? undefined : Buffer.from(value));
-  }
-
-  exchange(rows: Map<string, string>): Promise<void> | undefined {
-    this.rows = new Map(rows);
-    return this.watcher?.replaced();
-  }
-
-  handOut(): boolean {
-    const next = this.#waiting.shift();
-    next?.();
-    return next !== undefined;
-  }
-}
 
 const key = fc.integer({ min: 0, max: 5 }).map((number) => `${prefix}${number}`);
 const value = fc.constantFrom("a", "b", "c");
@@ -99,14 +52,7 @@ test("rows that are followed are the rows that are there, through writes and exc
             for (let turn = 0; turn < 4; turn++) await undefined;
           }
         }
-        let settled = false;
-        void Promise.all(waits).then(() => {
-          settled = true;
-        });
-        while (!settled) {
-          shard.handOut();
-          await new Promise((resolve) => setImmediate(resolve));
-        }
+        await shard.handOutUntil(Promise.all(waits));
         expect(Object.fromEntries(known)).toEqual(Object.fromEntries(shard.rows));
       },
     ),

@@ -41,6 +41,8 @@ import type { Turnstile } from "../turnstile.ts";
 import { checkedCount, pageCountMax } from "./page.ts";
 import { peekBacklog } from "./peek.ts";
 import {
+  countOf,
+  filtersIn,
   hasBacklog,
   isMatch,
   type SessionTable,
@@ -121,17 +123,15 @@ export class Inspector implements SessionInspector {
   mayHave(clientId: string, isWanted: (filter: string) => boolean): boolean {
     const entry = this.#parts.table.get(clientId);
     if (entry === undefined) return false;
-    // Shared filters and those at QoS 0 are only counted.
-    if (entry.connected !== undefined || entry.subscriptions > entry.filters.size) return true;
-    for (const filter of entry.filters.keys()) if (isWanted(filter)) return true;
+    for (const filter of filtersIn(entry)) if (isWanted(filter)) return true;
     return false;
   }
 
   async subscriptionCount(prefix: string): Promise<number> {
     const slices = this.#slices();
     let count = 0;
-    for (const { connected, subscriptions } of this.#parts.table.behind(prefix, "")) {
-      count += connected?.subscriptionCount ?? subscriptions;
+    for (const entry of this.#parts.table.behind(prefix, "")) {
+      count += countOf(entry);
       const pause = slices.looked(1);
       if (pause !== undefined) await pause;
     }
@@ -195,9 +195,7 @@ export class Inspector implements SessionInspector {
       const { keys, epoch } = stored;
       const writes = [deleteKey(keys.sub(filter)), deleteKey(keys.job(filter))];
       await this.#write(clientId, () => guarded(keys, epoch, writes));
-      const interest = interestOf(this.#parts.context, clientId);
-      if (known.subscription.qos > 0) interest.remove(filter);
-      this.#parts.table.subscriptionRemoved(clientId);
+      if (known.subscription.qos > 0) interestOf(this.#parts.context, clientId).leave(filter);
       return true;
     });
   }

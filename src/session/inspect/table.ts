@@ -22,7 +22,6 @@ export interface ConnectedState {
   readonly hasBacklog: boolean;
   /** As it would be closed now. */
   readonly closedState: ClosedState;
-  readonly subscriptionCount: number;
 }
 
 export type TableEntry = {
@@ -30,9 +29,11 @@ export type TableEntry = {
   /** Whose it is; "" = anonymous. */
   user: string;
   /** Above QoS 0 and not shared; with what the store knows of each. */
-  readonly filters: Map<string, MatchTimes | undefined>;
-  /** How many it has, of all kinds, while its client is away. */
-  subscriptions: number;
+  readonly filters: Map<string, MatchTimes>;
+  /** Those that keep nothing for this session by themselves: at QoS 0, or shared. */
+  others: Set<string> | undefined;
+  /** The state shard that it is stored in, as far as filters have told. */
+  shard: number;
   connected: ConnectedState | undefined;
   /** Undefined behind an end without notice, until somebody reads it. */
   closed: ClosedState | undefined;
@@ -83,20 +84,47 @@ export class SessionTable {
 
   // -------------------------------------------------------------- what happens to sessions
 
-  /** A stored subscription, whose session may not have been met yet. */
-  loadFilter(level: string, filter: string, times: MatchTimes | undefined): void {
-    this.#entryAt(level).filters.set(filter, times);
+  /** A stored subscription, whose session may not have been met yet. `times`: of one that counts. */
+  setFilter(shard: number, level: string, filter: string, times: MatchTimes | undefined): void {
+    const entry = this.#entryAt(level);
+    entry.shard = shard;
+    if (times === undefined) {
+      entry.filters.delete(filter);
+      entry.others ??= new Set();
+      entry.others.add(filter);
+    } else {
+      entry.filters.set(filter, times);
+      entry.others?.delete(filter);
+    }
   }
 
-  /** The same of any kind: counted. */
-  loadSubscription(level: string): void {
-    this.#entryAt(level).subscriptions++;
+  deleteFilter(level: string, filter: string): void {
+    const entry = this.#entries.get(level);
+    if (entry === undefined) return;
+    entry.filters.delete(filter);
+    entry.others?.delete(filter);
+    if (entry.clientId === "" && countOf(entry) === 0) this.#entries.delete(level);
   }
 
-  /** Of a session whose client is away. */
-  subscriptionRemoved(clientId: string): void {
-    const entry = this.get(clientId);
-    if (entry !== undefined && entry.subscriptions > 0) entry.subscriptions--;
+  /** Undefined: it is not subscribed. */
+  isCounted(level: string, filter: string): boolean | undefined {
+    const entry = this.#entries.get(level);
+    if (entry?.filters.has(filter)) return true;
+    return entry?.others?.has(filter) ? false : undefined;
+  }
+
+  /** Of one session. */
+  filtersAt(level: string): Iterable<string> {
+    const entry = this.#entries.get(level);
+    return entry === undefined ? [] : filtersIn(entry);
+  }
+
+  /** All that is subscribed by the rows of a state shard. */
+  *filtersOf(shard: number): Iterable<{ readonly level: string; readonly filter: string }> {
+    for (const [level, entry] of this.#entries) {
+      if (entry.shard !== shard) continue;
+      for (const filter of filtersIn(entry)) yield { level, filter };
+    }
   }
 
   load(clientId: string, user: string | undefined, closed: ClosedState | undefined): void {
@@ -104,13 +132,6 @@ export class SessionTable {
     this.#name(entry, clientId, user);
     entry.closed = closed;
     if (closed === undefined) this.#unknown.add(entry);
-  }
-
-  /** What was loaded of subscriptions whose session is not there. */
-  dropNameless(): void {
-    for (const [level, { clientId }] of this.#entries) {
-      if (clientId === "") this.#entries.delete(level);
-    }
   }
 
   connected(clientId: string, user: string | undefined, state: ConnectedState): void {
@@ -123,7 +144,6 @@ export class SessionTable {
   closed(clientId: string, state: ClosedState | undefined): void {
     const entry = this.get(clientId);
     if (entry === undefined) return;
-    entry.subscriptions = entry.connected?.subscriptionCount ?? entry.subscriptions;
     entry.connected = undefined;
     entry.closed = state;
     if (state === undefined) this.#unknown.add(entry);
@@ -136,8 +156,11 @@ export class SessionTable {
       this.#users.leave(entry.user);
       this.#order.left(entry);
     }
-    this.#entries.delete(keyLevel(clientId));
+    const level = keyLevel(clientId);
+    this.#entries.delete(level);
     this.#unknown.delete(entry);
+    // Rows that are there say so until they are gone.
+    if (countOf(entry) > 0) this.#entries.set(level, { ...blank(), ...rowsOf(entry) });
   }
 
   /** Sessions of a user. */
@@ -153,21 +176,10 @@ export class SessionTable {
     entry.user = this.#users.enter(user ?? "");
   }
 
-  addFilter(clientId: string, filter: string, times: MatchTimes | undefined): void {
-    this.loadFilter(keyLevel(clientId), filter, times);
-  }
-
-  removeFilter(clientId: string, filter: string): void {
-    this.get(clientId)?.filters.delete(filter);
-  }
-
   #entryAt(level: string): TableEntry {
     const known = this.#entries.get(level);
     if (known !== undefined) return known;
-    const added: TableEntry = {
-      ...{ clientId: "", user: "", filters: new Map(), subscriptions: 0 },
-      ...{ connected: undefined, closed: undefined },
-    };
+    const added = blank();
     this.#entries.set(level, added);
     return added;
   }
@@ -175,6 +187,27 @@ export class SessionTable {
   *#named(): Iterable<TableEntry> {
     for (const entry of this.#entries.values()) if (entry.clientId !== "") yield entry;
   }
+}
+
+function blank(): TableEntry {
+  return {
+    ...{ clientId: "", user: "", filters: new Map(), others: undefined, shard: 0 },
+    ...{ connected: undefined, closed: undefined },
+  };
+}
+
+function rowsOf({ filters, others, shard }: TableEntry) {
+  return { filters, others, shard };
+}
+
+/** Subscriptions of all kinds. */
+export function countOf({ filters, others }: TableEntry): number {
+  return filters.size + (others?.size ?? 0);
+}
+
+export function* filtersIn({ filters, others }: TableEntry): Iterable<string> {
+  yield* filters.keys();
+  if (others !== undefined) yield* others;
 }
 
 type Counted = { readonly user: string; count: number };
