@@ -124,6 +124,7 @@ export class Broker implements ConnectionOwner {
     this.#peers = peers;
     const path = new PublishPath({
       ...{ store, retained, live, rights, clock, counters, log, storeQos0, hooks, peers },
+      publishWaitMs: settings.publishWaitMs,
     });
     this.sessions = components.createSessions({ live: peers?.live ?? live, wills: path });
     const runs = new RunReader();

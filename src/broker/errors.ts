@@ -9,6 +9,12 @@ export const brokerErrors = defineErrors({
     message: "the broker is stopping",
     help: "Connect again once it has started.",
   },
+  noQuorum: {
+    code: "BROKER_NO_QUORUM",
+    kind: "retry",
+    message: "no majority of the cluster says whether anybody wants this message",
+    help: "Publish it again: here when the network has healed, or at a node of the other side.",
+  },
   publishDenied: {
     code: "BROKER_PUBLISH_DENIED",
     kind: "invalid",

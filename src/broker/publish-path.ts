@@ -3,7 +3,9 @@
 // Order of effects: rights, then the retained put, then the append right behind it (one flush of the
 // log carries both, the put first), then, when all of it is durable, the ack and the live fan-out.
 // Whether a message is stored is decided once, in `planOf`, and travels with it: a stored message
-// reaches durable sessions by their cursor only, an unstored one only from here.
+// reaches durable sessions by their cursor only, an unstored one only from here. Where other nodes take
+// subscriptions too, `decide` comes before: the retained put is durable then, and what nobody wants is
+// known to be wanted by nobody.
 // In which order the publishes of one client finish is `publish-queue.ts`.
 
 import type { Clock, CodedError } from "../base/index.ts";
@@ -26,6 +28,7 @@ import type { LimitedLog } from "./limited-log.ts";
 import { LiveRun } from "./live-run.ts";
 import type { LiveMatch, LiveTrie } from "./live-subscriptions.ts";
 import type { LivePeers } from "./peers/ports.ts";
+import { UnwantedCheck } from "./unwanted-check.ts";
 
 /** A message on its way; its commit time is filled in when it has one. */
 export type Message = Omit<Ttv, "timeUs"> & { timeUs: number };
@@ -56,10 +59,14 @@ export type PublishPathParts = {
   readonly log: LimitedLog;
   readonly storeQos0: boolean;
   readonly peers?: LivePeers | undefined;
+  readonly publishWaitMs: number;
 };
 
 /** Publishes of one client. */
 type RegisteredQueue = { idle(): Promise<void>; roomAgain?(): void };
+
+/** Nothing has to be written, as far as is known here. */
+const undecided: PublishPlan = { retained: undefined, append: undefined };
 
 const usPerS = 1_000_000;
 
@@ -69,9 +76,13 @@ export class PublishPath implements WillPublisher {
   readonly #queues = new Map<string, Set<RegisteredQueue>>();
 
   readonly #run = new LiveRun();
+  /** Undefined on a single node. */
+  readonly #unwanted: UnwantedCheck | undefined;
 
   constructor(parts: PublishPathParts) {
     this.#parts = parts;
+    const { store, clock, publishWaitMs: waitMs } = parts;
+    this.#unwanted = store.isShared ? new UnwantedCheck({ store, clock, waitMs }) : undefined;
   }
 
   get store(): Store {
@@ -88,6 +99,11 @@ export class PublishPath implements WillPublisher {
     return (qos > 0 || storeQos0) && store.interest.wants(topic);
   }
 
+  /** Whether what is not wanted, as far as is known here, may be wanted all the same. */
+  isUnsure(qos: Qos): boolean {
+    return qos > 0 && this.#unwanted !== undefined;
+  }
+
   /** Undefined: nothing has to be written. */
   planOf(
     message: { readonly topic: string; readonly qos: Qos; readonly retain: boolean },
@@ -96,7 +112,9 @@ export class PublishPath implements WillPublisher {
   ): PublishPlan | undefined {
     const keep = this.isWanted(message.topic, message.qos);
     const append = keep || evidence !== undefined ? { keep, evidence } : undefined;
-    if (append === undefined && !message.retain) return undefined;
+    if (append === undefined && !message.retain) {
+      return this.isUnsure(message.qos) ? undecided : undefined;
+    }
     const retained = message.retain ? (isEmpty ? "clear" : "put") : undefined;
     return { retained, append };
   }
@@ -116,11 +134,48 @@ export class PublishPath implements WillPublisher {
     };
   }
 
+  /** Whether `decide` has to come before `record`, and what is published later has to wait for it. */
+  mustDecide({ qos }: Message, { retained, append }: PublishPlan): boolean {
+    return this.isUnsure(qos) && (retained !== undefined || append?.keep !== true);
+  }
+
+  /**
+   * Makes the retained put durable, then asks whether a message that nobody wants here is wanted. The
+   * plan that comes back has `append` left to be recorded. In this order: a subscription that is made
+   * meanwhile gets either the retained message or the stored one.
+   */
+  decide(
+    message: Message,
+    plan: PublishPlan,
+    done: (error: CodedError | undefined, plan: PublishPlan) => void,
+  ): void {
+    const { topic, qos } = message;
+    const ask = (): void => {
+      if (plan.append?.keep === true || this.#unwanted === undefined) return done(undefined, plan);
+      this.#unwanted.ask((error) => {
+        if (error !== undefined) return done(error, plan);
+        const keep = this.isWanted(topic, qos);
+        const append =
+          plan.append === undefined
+            ? keep
+              ? { keep, evidence: undefined }
+              : undefined
+            : { ...plan.append, keep };
+        done(undefined, { retained: plan.retained, append });
+      });
+    };
+    if (plan.retained === undefined) return ask();
+    this.#parts.retained().put(message, plan.retained === "clear", (error) => {
+      if (error === undefined) ask();
+      else done(error, plan);
+    });
+  }
+
   /** Writes what the plan says. `done` when all of it is durable, or with the first error. */
   record(message: Message, plan: PublishPlan, done: RecordDone): void {
     const { retained, append } = plan;
     if (retained === undefined && append !== undefined) {
-      this.#append(message, append, done);
+      this.append(message, append, done);
       return;
     }
     const parts = new Parts((retained ? 1 : 0) + (append ? 1 : 0), done);
@@ -133,12 +188,13 @@ export class PublishPath implements WillPublisher {
       }
     }
     if (append !== undefined) {
-      this.#append(message, append, (error, outcome) => parts.finish(error, outcome));
+      this.append(message, append, (error, outcome) => parts.finish(error, outcome));
     }
   }
 
+  /** The part of a plan that goes to the log. */
   // Spelled out: a spread of two objects for every message shows in profiles.
-  #append(message: Message, append: NonNullable<PublishPlan["append"]>, done: RecordDone): void {
+  append(message: Message, append: NonNullable<PublishPlan["append"]>, done: RecordDone): void {
     const request: AppendRequest = {
       topic: message.topic,
       publisher: message.publisher,
@@ -281,18 +337,35 @@ export class PublishPath implements WillPublisher {
       this.deliver(this.match(topic), message, false);
       return;
     }
-    const refusal = store.refusalOf(topic);
+    const refusal = plan === undecided ? undefined : store.refusalOf(topic);
     if (refusal !== undefined) throw refusal;
     await new Promise<void>((resolve, reject) => {
-      this.record(message, plan, (error) => {
+      this.#recordWhole(message, plan, (error, decided) => {
         if (error !== undefined) {
           reject(error);
           return;
         }
-        this.count(plan);
-        this.deliver(this.match(topic), message, plan.append?.keep === true);
+        this.count(decided);
+        this.deliver(this.match(topic), message, decided.append?.keep === true);
         resolve();
       });
+    });
+  }
+
+  /** Decides where that is needed, and records what is left. */
+  #recordWhole(
+    message: Message,
+    plan: PublishPlan,
+    done: (error: CodedError | undefined, plan: PublishPlan) => void,
+  ): void {
+    if (!this.mustDecide(message, plan)) {
+      this.record(message, plan, (error) => done(error, plan));
+      return;
+    }
+    this.decide(message, plan, (error, decided) => {
+      const { append } = decided;
+      if (error !== undefined || append === undefined) done(error, decided);
+      else this.append(message, append, (failure) => done(failure, decided));
     });
   }
 

@@ -6,77 +6,33 @@
 // - A message that cannot be stored now is held back, and everything behind it with it, until the
 //   store takes writes again or `publishWaitMs` have passed; then it is refused. QoS 0 waits for a
 //   store that is only busy; otherwise it goes unstored, and is counted.
+// - Where other nodes take subscriptions too, what is not surely wanted, and what is retained, is decided
+//   before it is written (`PublishPath.decide`), and what came behind it is written behind it.
 // - `blocked` says that the client must not be read: something is held, or its publishes that are
 //   under way are too many or too large.
 // What was given to the store goes on when the connection ends; what was only held is dropped.
 
-import type { Cancel, Clock, CodedError } from "../base/index.ts";
+import type { Cancel, CodedError } from "../base/index.ts";
 import {
   type AckToken,
   canonicalFrame,
   forwardableFrame,
   type InboundPublish,
   type PublishRun,
-  type ReasonCode,
   reason,
 } from "../mqtt/index.ts";
 import type { AppendOutcome } from "../store/index.ts";
-import type { Client } from "./access.ts";
-import type { BrokerCounters } from "./counters.ts";
 import type { LiveMatch } from "./live-subscriptions.ts";
-import type { Message, PublishPath, PublishPlan } from "./publish-path.ts";
-import type { Qos2Inbox } from "./qos2-inbox.ts";
+import type { PublishPlan, RecordDone } from "./publish-path.ts";
+import {
+  type Publish,
+  type PublishOwner,
+  type PublishQueueParts,
+  type Release,
+  type Step,
+  writes,
+} from "./publish-step.ts";
 import { mayPass } from "./refusals.ts";
-import type { BrokerSettings } from "./settings.ts";
-
-export interface PublishOwner {
-  readonly client: Client;
-  ack(token: AckToken, reasonCode: ReasonCode): void;
-  /** REQUIRES: nothing before it is still to be acked. */
-  ackRun(run: PublishRun, reasonCode: ReasonCode): void;
-  /** A message at QoS 1 or 2 will not be taken. */
-  refuse(token: AckToken, topic: string, error: CodedError): void;
-  /** A PUBREL cannot be made durable. */
-  releaseFailed(error: CodedError): void;
-  /** `blocked` may have changed. */
-  blockedChanged(): void;
-}
-
-export type PublishQueueParts = {
-  readonly path: PublishPath;
-  readonly inbox: Qos2Inbox;
-  /** Told of each message that was taken, after its fan-out. */
-  readonly published?: ((message: Message) => void) | undefined;
-  readonly clock: Clock;
-  readonly counters: BrokerCounters;
-  readonly settings: Pick<BrokerSettings, "publishWaitMs" | "publishBytesMax" | "publishesMax">;
-};
-
-/** `held`: not yet given to the store. `failed`: may be tried again. `refused`, `dropped`: not. */
-type StepState = "held" | "writing" | "done" | "failed" | "refused" | "dropped";
-
-type Release = {
-  readonly kind: "release";
-  readonly token: AckToken;
-  readonly sizeBytes: 0;
-  state: StepState;
-  reasonCode: ReasonCode;
-  error: CodedError | undefined;
-};
-
-type Publish = {
-  readonly kind: "publish";
-  readonly token: AckToken;
-  readonly packetId: number;
-  readonly sizeBytes: number;
-  readonly message: Message;
-  plan: PublishPlan | undefined;
-  state: StepState;
-  isRepeat: boolean;
-  error: CodedError | undefined;
-};
-
-type Step = Publish | Release;
 
 /** Pause before a write that failed is tried again, when the store does not say that it is closed. */
 const retryMs = 100;
@@ -87,6 +43,8 @@ export class PublishQueue {
   #steps: Step[] = [];
   #bytes = 0;
   #heldCount = 0;
+  #decidingCount = 0;
+  #behindCount = 0;
   #isBlocked = false;
   #isEnded = false;
   #isClosed = false;
@@ -135,6 +93,7 @@ export class PublishQueue {
       sizeBytes: message.frame.length,
       message,
       plan,
+      isDecided: false,
       state: plan === undefined ? "done" : "held",
       isRepeat,
       error: undefined,
@@ -153,7 +112,7 @@ export class PublishQueue {
   publishRun(run: PublishRun): boolean {
     const { path, counters } = this.#parts;
     const topic = run.topic.text;
-    if (path.isWanted(topic, run.qos)) return false;
+    if (path.isWanted(topic, run.qos) || path.isUnsure(run.qos)) return false;
     const matches = path.match(topic);
     const isMatched = matches.length > 0;
     if (!isMatched) counters.publishesUnmatched += run.count;
@@ -216,8 +175,9 @@ export class PublishQueue {
     return undefined;
   }
 
-  #mayWrite({ message }: Publish): boolean {
-    return this.#heldCount === 0 && this.#parts.path.store.refusalOf(message.topic) === undefined;
+  #mayWrite(step: Publish): boolean {
+    if (this.#heldCount > 0) return false;
+    return !writes(step) || this.#parts.path.store.refusalOf(step.message.topic) === undefined;
   }
 
   #publishNow(inbound: InboundPublish, token: AckToken, isRepeat: boolean): void {
@@ -253,11 +213,67 @@ export class PublishQueue {
 
   #write(step: Publish): void {
     const { path } = this.#parts;
+    const plan = step.plan as PublishPlan;
+    if (!step.isDecided && path.mustDecide(step.message, plan)) {
+      this.#decide(step, plan);
+    } else if (this.#decidingCount > 0 || this.#behindCount > 0) {
+      step.state = "behind";
+      this.#behindCount++;
+    } else {
+      this.#record(step, plan);
+    }
+  }
+
+  #record(step: Publish, plan: PublishPlan): void {
+    const { path } = this.#parts;
     step.state = "writing";
-    path.record(step.message, step.plan as PublishPlan, (error, outcome) => {
+    const done: RecordDone = (error, outcome) => {
       this.#written(step, error, outcome);
       this.#drain();
+    };
+    if (step.isDecided && plan.append !== undefined) path.append(step.message, plan.append, done);
+    else path.record(step.message, plan, done);
+  }
+
+  #decide(step: Publish, plan: PublishPlan): void {
+    step.state = "deciding";
+    this.#decidingCount++;
+    this.#parts.path.decide(step.message, plan, (error, decided) => {
+      this.#decidingCount--;
+      if (error !== undefined) {
+        step.error = error;
+        // Its time is over: whoever asks was told after the whole wait.
+        step.state = error.code === "BROKER_NO_QUORUM" ? "refused" : "failed";
+      } else {
+        step.plan = decided;
+        step.isDecided = true;
+        step.state = "behind";
+        this.#behindCount++;
+      }
+      this.#drain();
     });
+  }
+
+  /** Writes what waited for a decision, up to the next. True: there may be something to settle. */
+  #goOn(): boolean {
+    let moved = false;
+    // Over a copy: what the store answers at once leaves the queue while we go through it.
+    for (const step of [...this.#steps]) {
+      if (step.kind !== "publish") continue;
+      const { state, plan } = step;
+      if (state === "deciding" || state === "held" || state === "failed") break;
+      if (state !== "behind") continue;
+      this.#behindCount--;
+      moved = true;
+      if (plan?.append === undefined && step.isDecided) step.state = "done";
+      else if (this.#mayWrite(step)) this.#record(step, plan as PublishPlan);
+      else {
+        this.#hold(step);
+        this.#awaitStore();
+        break;
+      }
+    }
+    return moved;
   }
 
   #written(step: Publish, error: CodedError | undefined, outcome: AppendOutcome | undefined): void {
@@ -299,6 +315,10 @@ export class PublishQueue {
       this.#isDraining = false;
       if (settled > 0) this.#steps.splice(0, settled);
     }
+    if (this.#behindCount > 0 && this.#goOn()) {
+      this.#drain();
+      return;
+    }
     this.#update();
   }
 
@@ -306,6 +326,8 @@ export class PublishQueue {
   #settle(step: Step): boolean {
     switch (step.state) {
       case "held":
+      case "deciding":
+      case "behind":
       case "writing":
         return false;
       case "dropped":
@@ -363,7 +385,7 @@ export class PublishQueue {
     if (step.error === undefined || !mayPass(step.error, isRefusing)) return false;
     if (this.#restMs() <= 0) return false;
     return !this.#steps.some(
-      (other) => other.kind === "publish" && other.state === "done" && other.plan !== undefined,
+      (other) => other.kind === "publish" && other.state === "done" && writes(other),
     );
   }
 

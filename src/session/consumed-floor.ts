@@ -28,6 +28,8 @@ export async function consumedFloors(
   store: Pick<Store, "stateShards" | "interest" | "tail">,
 ): Promise<Floors> {
   const floors: Floors = new Map(store.tail());
+  // Whoever was promised something below is read below, also where another node has taken it in.
+  await Promise.all(store.stateShards.map((shard) => shard.barrier()));
   for (const shard of store.stateShards) {
     await lowerByShard(shard, store, floors);
     await lowerByGroups(shard, store, floors);

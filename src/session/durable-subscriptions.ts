@@ -8,10 +8,13 @@
 // A new filter is read with from the very moment that is its start, although its write is under way:
 // what matches in between is dispatched in its place, not passed over now and found by the reader
 // of a later connection, behind newer messages. So a message may come before the SUBACK (3.8.4-3).
+// Where other nodes write too, a filter starts behind what was acked anywhere before the SUBSCRIBE, and
+// what is retained is taken for older than the subscription only behind a barrier that follows its row.
 
-import type { CodedError } from "../base/index.ts";
+import type { Clock, CodedError } from "../base/index.ts";
 import type { MapWrite, Positions, Store, SubscriberFilter } from "../store/index.ts";
 import type { SubscribeResult, Subscription } from "./api.ts";
+import { type BarrierParts, reachLogs, reachStates } from "./barriers.ts";
 import { encodeJob, encodeSubscription, type SubscriptionRecord } from "./core/records.ts";
 import { FilterBudget, type FilterLimits } from "./filter-budget.ts";
 import type { Interest } from "./groups/interest.ts";
@@ -37,6 +40,9 @@ export type DurableSubscriptionsOptions = {
   readonly added: (record: SubscriptionRecord) => void;
   /** No longer in effect, or never was. */
   readonly removed: (filter: string) => void;
+  readonly clock: Clock;
+  readonly isStopped: () => boolean;
+  readonly stoppedError: () => CodedError;
 };
 
 type Change = {
@@ -54,6 +60,8 @@ export class DurableSubscriptions {
   readonly #wanted = new Map<string, SubscriptionRecord>();
   /** In effect. */
   readonly #current = new Map<string, SubscriptionRecord>();
+  /** What was asked for so far has been written, or not; where other nodes write too. */
+  #turn: Promise<unknown> = Promise.resolve();
 
   constructor(options: DurableSubscriptionsOptions, records: readonly SubscriptionRecord[]) {
     this.#options = options;
@@ -87,6 +95,34 @@ export class DurableSubscriptions {
   }
 
   subscribe(subscriptions: readonly Subscription[]): Promise<readonly SubscribeResult[]> {
+    if (!this.#options.store.isShared) return this.#subscribe(subscriptions);
+    return this.#inTurn(async () => {
+      await reachLogs(this.#barrierParts);
+      return this.#subscribe(subscriptions);
+    });
+  }
+
+  unsubscribe(filters: readonly string[]): Promise<readonly boolean[]> {
+    if (!this.#options.store.isShared) return this.#unsubscribe(filters);
+    return this.#inTurn(() => this.#unsubscribe(filters));
+  }
+
+  /** Begins when what was asked for before has been written. */
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const turn = this.#turn.then(() => {
+      if (this.#options.isStopped()) throw this.#options.stoppedError();
+      return work();
+    });
+    this.#turn = turn.catch(() => undefined);
+    return turn;
+  }
+
+  get #barrierParts(): BarrierParts {
+    const { store, clock, isStopped } = this.#options;
+    return { store, clock, isOver: isStopped };
+  }
+
+  #subscribe(subscriptions: readonly Subscription[]): Promise<readonly SubscribeResult[]> {
     const tail = this.#options.store.tail();
     const changes: Change[] = [];
     const jobs: MapWrite[] = [];
@@ -119,7 +155,7 @@ export class DurableSubscriptions {
     });
   }
 
-  unsubscribe(filters: readonly string[]): Promise<readonly boolean[]> {
+  #unsubscribe(filters: readonly string[]): Promise<readonly boolean[]> {
     const changes: Change[] = [];
     const jobs: MapWrite[] = [];
     // Given up before and not yet durably: nobody may be told so before it is.
@@ -189,9 +225,13 @@ export class DurableSubscriptions {
     });
   }
 
-  /** What makes a shared group durable is durable before the subscription that needs it is told. */
+  /**
+   * What makes a shared group durable is durable before the subscription that needs it is told, and
+   * what retained messages are compared with is known.
+   */
   #whenCounted(changes: readonly Change[], then: () => void): void {
     const waits = changes.flatMap(({ filter }) => this.#options.interest.settled(filter) ?? []);
+    if (this.#options.store.isShared) waits.push(this.#startJobs(changes));
     if (waits.length === 0) then();
     else Promise.all(waits).then(then, then);
   }
@@ -206,9 +246,7 @@ export class DurableSubscriptions {
   }
 
   #apply(changes: readonly Change[]): void {
-    const { interest, jobs, added, removed } = this.#options;
-    const start = this.#stateTail();
-    const tail = this.#options.store.tail();
+    const { interest, store, added, removed } = this.#options;
     for (const { filter, before, after } of changes) {
       if (isLasting(before) && !isLasting(after)) interest.leave(filter);
       if (after === undefined) {
@@ -218,8 +256,25 @@ export class DurableSubscriptions {
       } else {
         this.#current.set(filter, after);
         added(after);
-        jobs.subscribed(filter, start, tail);
       }
+    }
+    if (!store.isShared) this.#noteStarts(changes);
+  }
+
+  async #startJobs(changes: readonly Change[]): Promise<void> {
+    const { jobs } = this.#options;
+    if (!changes.some(({ filter, after }) => after !== undefined && jobs.has(filter))) return;
+    await Promise.all([reachStates(this.#barrierParts), reachLogs(this.#barrierParts)]);
+    this.#noteStarts(changes);
+  }
+
+  /** Everything that is retained from now on comes live. */
+  #noteStarts(changes: readonly Change[]): void {
+    const { jobs, store } = this.#options;
+    const start = this.#stateTail();
+    const tail = store.tail();
+    for (const { filter, after } of changes) {
+      if (after !== undefined) jobs.subscribed(filter, start, tail);
     }
   }
 

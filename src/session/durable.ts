@@ -336,10 +336,11 @@ export class DurableSession implements Session, LiveTarget, Checkpointed, Connec
   // -------------------------------------------------------------- making the parts
 
   #createSubscriptions(): DurableSubscriptions {
-    const { store, settings, counters, live } = this.#context;
+    const { store, clock, settings, counters, live } = this.#context;
     return new DurableSubscriptions(
       {
-        store,
+        ...{ store, clock, isStopped: () => this.#stopped },
+        stoppedError: () => this.#stoppedError(),
         interest: interestOf(this.#context, this.clientId),
         counters,
         writer: { submit: (operation) => this.#submit(operation) },

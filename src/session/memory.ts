@@ -15,6 +15,7 @@ import type {
   Subscription,
   Will,
 } from "./api.ts";
+import { reachStates } from "./barriers.ts";
 import type { SessionContext } from "./context.ts";
 import { type Choice, chooseDelivery, chooseRetained, isExpired } from "./core/choose.ts";
 import { keepMessage } from "./core/kept-message.ts";
@@ -123,7 +124,16 @@ export class MemorySession implements Session, LiveTarget {
       if (asksRetained(subscription, isNew)) this.#jobs.create(filter);
       return { subscription, reasonCode: subscription.qos, isNew };
     });
-    return Promise.resolve(results);
+    return this.#retainedReached(results);
+  }
+
+  /** What was retained before, at whatever node, is read behind the SUBACK. */
+  async #retainedReached(results: readonly SubscribeResult[]): Promise<readonly SubscribeResult[]> {
+    const { store, clock } = this.#context;
+    if (store.isShared && !this.#jobs.isIdle) {
+      await reachStates({ store, clock, isOver: () => this.#stopped });
+    }
+    return results;
   }
 
   unsubscribe(filters: readonly string[]): Promise<readonly boolean[]> {

@@ -158,6 +158,10 @@ export class RetainedJobs {
     return existed;
   }
 
+  has(filter: string): boolean {
+    return this.#jobs.has(filter);
+  }
+
   /** No job: nobody asks what has gone out live. */
   get isIdle(): boolean {
     return this.#jobs.size === 0;

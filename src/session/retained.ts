@@ -5,7 +5,8 @@
 // a job can go on after a restart. Pages are as large as the store makes them, never unbounded.
 //
 // A page is read and decoded once for all who ask for it at about the same time, as when everybody
-// comes back at once: pages are kept under a byte budget until something is put into their shard.
+// comes back at once: pages are kept under a byte budget until something is put into their shard, by
+// whichever node.
 
 import { type CodedError, createLru, isCodedError, type Lru } from "../base/index.ts";
 import type { MapEntry, MapShard, Store, Ttv } from "../store/index.ts";
@@ -61,7 +62,7 @@ export class RetainedStore implements Retained {
   readonly #pages: Lru<KeptPage>;
   /** Pages that are being read. */
   readonly #reading = new Map<string, { revision: number; page: Promise<RetainedPage> }>();
-  /** Counts beginnings and ends of puts by state shard: a page is of one count. */
+  /** Counts what was put, as it is applied, by state shard: a page is of one count. */
   readonly #revisions = new Map<number, number>();
 
   constructor(store: Store, options: RetainedOptions) {
@@ -69,6 +70,12 @@ export class RetainedStore implements Retained {
     this.#nowUs = options.nowUs;
     this.#onCorrupt = options.onCorrupt;
     this.#pages = createLru(options.cacheBytesMax, pageBytes);
+    for (const shard of store.stateShards) {
+      const changed = (): undefined => {
+        this.#revisions.set(shard.number, (this.#revisions.get(shard.number) ?? 0) + 1);
+      };
+      shard.watch(retainedPrefix, { applied: changed, replaced: changed });
+    }
   }
 
   /** Pages that are kept. */
@@ -84,12 +91,7 @@ export class RetainedStore implements Retained {
     }
     const key = retainedPrefix + message.topic;
     const value = isEmpty ? undefined : encodeMessage(message);
-    const shard = this.#store.state(message.topic);
-    this.#changed(shard);
-    shard.write([{ key, value }], [], (error) => {
-      this.#changed(shard);
-      done(error);
-    });
+    this.#store.state(message.topic).write([{ key, value }], [], (error) => done(error));
   }
 
   async get(topic: string): Promise<Ttv | undefined> {
@@ -131,10 +133,6 @@ export class RetainedStore implements Retained {
       if (isCurrent) this.#pages.set(name, { revision, page: read });
     }, over);
     return page;
-  }
-
-  #changed(shard: MapShard): void {
-    this.#revisions.set(shard.number, (this.#revisions.get(shard.number) ?? 0) + 1);
   }
 
   async #readShard(

@@ -104,7 +104,8 @@ test("interest is what the rows of all nodes say, each counted once", async () =
       const table = new SessionTable();
       const stateShards = [shard as unknown as MapShard];
       const parts = { isShared: true, stateShards, interest: counts } as unknown as Store;
-      const logger = { debug() {}, info() {}, warn() {}, error() {} };
+      const quiet = (): undefined => undefined;
+      const logger = { debug: quiet, info: quiet, warn: quiet, error: quiet };
       const context = { store: parts, table, counters: createSessionCounters(), logger };
       const stored = new StoredRows({ context, shared: () => undefined });
       const waits: Array<Promise<unknown>> = [stored.load()];
