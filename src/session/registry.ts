@@ -266,9 +266,6 @@ export class SessionRegistry implements Sessions {
     const { clientId } = request;
     const active = this.#active.get(clientId);
     if (active !== undefined) this.#checkUser(request, active.user);
-    // Nothing older is resumed than what was acked, at whatever node.
-    const reached = this.#context.store.state(clientId).barrier();
-    if (reached !== undefined) await reached;
     await this.#wills.finishPending(clientId);
     if (active === undefined) {
       return this.#attach(request, link, await this.#before(request, cleared));

@@ -229,12 +229,3 @@ describe("a subscription", () => {
     expect(s.take()).toEqual(["suback #1 0x01", "publish t kept q1 #1 retain"]);
   });
 });
-
-test("a session is resumed behind a barrier, or not at all", async () => {
-  const { world, gate } = await start();
-  gate.fail();
-  const refused = await world.dial();
-  refused.connect("s", { properties: { sessionExpiryS: 3600 } });
-  await world.advance();
-  expect(refused.take()[0]).toContain("0x88");
-});
