@@ -6,8 +6,8 @@
 // - A message that cannot be stored now is held back, and everything behind it with it, until the
 //   store takes writes again or `publishWaitMs` have passed; then it is refused. QoS 0 waits for a
 //   store that is only busy; otherwise it goes unstored, and is counted.
-// - Where other nodes take subscriptions too, what is not surely wanted, and what is retained, is decided
-//   before it is written (`PublishPath.decide`), and what came behind it is written behind it.
+// - Where other nodes take subscriptions too, what is not surely wanted, and what is retained, is
+//   decided before it is written (`PublishPath.decide`), and what came behind is written behind it.
 // - `blocked` says that the client must not be read: something is held, or its publishes that are
 //   under way are too many or too large.
 // What was given to the store goes on when the connection ends; what was only held is dropped.

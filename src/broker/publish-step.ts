@@ -32,8 +32,8 @@ export type PublishQueueParts = {
 };
 
 /**
- * `held`: not yet given to the store. `deciding`: what is to be written is not known yet. `behind`: to be
- * written once what came before is decided. `failed`: may be tried again. `refused`, `dropped`: not.
+ * `held`: not yet given to the store. `deciding`: what is to be written is not known yet. `behind`: to
+ * be written once what came before is decided. `failed`: may be tried again. `refused`, `dropped`: not.
  */
 export type StepState =
   | "held"

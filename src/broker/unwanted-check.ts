@@ -1,5 +1,5 @@
-// Whether nobody durable wants a message, where other nodes take subscriptions as well: that may be said
-// only behind a barrier of the state shards that began after the message had come.
+// Whether nobody durable wants a message, where other nodes take subscriptions as well: that may be
+// said only behind a barrier of the state shards that began after the message had come.
 //
 // Keeps: one round at a time, and the next serves all that came meanwhile, in their order; whoever has
 // waited for too long without a quorum is told so.

@@ -1,5 +1,5 @@
-// Waits until what was acked before, at any node of a cluster, is applied here. On a single node there is
-// nothing to wait for, and none of it runs.
+// Waits until what was acked before, at any node of a cluster, is applied here. On a single node there
+// is nothing to wait for, and none of it runs.
 
 import { type Clock, isCodedError, sleep } from "../base/index.ts";
 import type { Store } from "../store/index.ts";

@@ -1,5 +1,5 @@
-// What the stored subscriptions say, followed as their rows are applied here, whichever node wrote them:
-// the interest that messages are kept for, and the filters of each session.
+// What the stored subscriptions say, followed as their rows are applied here, whichever node wrote
+// them: the interest that messages are kept for, and the filters of each session.
 //
 // Keeps: a filter of a session counts once, however often its row comes, and for as long as the row is
 // there. What is on its way to the store is counted by who writes it, and a shared group by itself; one

@@ -1,5 +1,6 @@
-// What one client's durable subscriptions are counted with beside their rows: plain filters at the store
-// while their rows are on their way, shared ones at their groups, which count once for all members.
+// What one client's durable subscriptions are counted with beside their rows: plain filters at the
+// store while their rows are on their way, shared ones at their groups, which count once for all
+// members.
 
 import type { InterestFace, Positions } from "../../store/index.ts";
 import { type Groups, sharedTopicFilter } from "./member.ts";
