@@ -4,11 +4,11 @@
 // Two steps, with the store's own start between them: its replay must know the filters of durable
 // sessions. Nothing listens before the second.
 
-import type { Closer } from "../base/index.ts";
+import { type Clock, type Closer, isCodedError, sleep } from "../base/index.ts";
 import { type BrokerComponents, createBroker } from "../broker/index.ts";
 import type { NodeChannel } from "../cluster/index.ts";
 import { consumedFloors, createSessions, type SessionNodes } from "../session/index.ts";
-import type { LocalStore } from "../store/index.ts";
+import type { LocalStore, MapShard } from "../store/index.ts";
 import type { AssembleContext, Assembled, NodeParts } from "./assemble.ts";
 import { InsideFace } from "./embed/inside.ts";
 import { insideUser } from "./embed/subscription.ts";
@@ -44,7 +44,10 @@ export async function prepareServing(
   const { clock, random, logger, network, phase } = components;
   const { exchanges = [], memoryBytes = () => 0 } = components;
   const { meta } = store;
-  const security = await openSecurity(settings, { clock, random, logger, meta, exchanges });
+  const isShared = nodes !== undefined;
+  const security = await openSecurity(settings, {
+    ...{ clock, random, logger, meta, exchanges, isShared },
+  });
   closer.defer(() => security.close());
   const hooks = phase === undefined ? {} : { phase };
   const broker = createBroker(brokerSettings(settings), {
@@ -61,6 +64,7 @@ export async function prepareServing(
   store.useConsumed(() => consumedFloors(store));
   return {
     begin: async () => {
+      if (isShared) await caughtUp(meta, clock);
       closer.own(broker);
       broker.start();
       // Loops of the program end while the broker can still take their acknowledgements.
@@ -76,3 +80,17 @@ export async function prepareServing(
     },
   };
 }
+
+/** Who was locked out anywhere before does not get in here. Without a majority nobody gets in. */
+async function caughtUp(meta: MapShard, clock: Clock): Promise<void> {
+  for (;;) {
+    try {
+      return await meta.barrier();
+    } catch (error) {
+      if (!isCodedError(error) || error.kind !== "retry") throw error;
+    }
+    await sleep(clock, caughtUpRetryMs);
+  }
+}
+
+const caughtUpRetryMs = 100;

@@ -1,6 +1,9 @@
 // MQTT served by every node of a cluster, on simulated machines (docs/decisions/093).
 
 import { afterEach, expect, test } from "vitest";
+import { SeededRandom } from "../../src/base/index.ts";
+import { hashPassword } from "../../src/broker/index.ts";
+import type { RunningNode } from "../../src/node/node.ts";
 import { MqttCluster, type MqttMachine } from "../support/mqtt-cluster.ts";
 import { publishPacket, SimClient, subscribePacket } from "../support/sim-client.ts";
 
@@ -85,4 +88,31 @@ test("SUBACK at one node means that what is acked at any other comes, in order a
       expect(got.filter(ofOne)).toEqual(texts.filter(ofOne));
     }
   }
+});
+
+test("users and rules that change at one node hold at every other", async () => {
+  const { machines, clock } = await start("users and rules", {
+    authentication: { chain: ["users"] },
+    authorization: { sources: ["rules"] },
+  });
+  const [first, second] = machines as [MqttMachine, MqttMachine];
+  const security = (machine: MqttMachine) => (machine.node as RunningNode).security;
+  const hash = await hashPassword(Buffer.from("secret"), new SeededRandom(1));
+  await clock.complete(security(first).users.put("mia", hash, 1));
+  await clock.complete(security(first).replaceRules("everyone\ntopic readwrite #\n"));
+  const login = { userName: "mia", password: Buffer.from("secret"), ...clean };
+  const client = await SimClient.connect(second, "c", login);
+  expect(client.received[0]).toMatchObject({ type: "connack", reasonCode: 0 });
+  await clock.runUntil(() => security(second).rules.text !== "");
+  const allowed = await client.ask(publishPacket("t", "x", 1), "puback");
+  expect(allowed).toMatchObject({ reasonCode: 0x10 });
+  await clock.complete(security(first).replaceRules("everyone\ntopic deny #\n"));
+  await clock.runUntil(() => security(second).rules.text === "everyone\ntopic deny #\n");
+  const denied = await client.ask(publishPacket("t", "x", 1), "puback");
+  expect(denied).toMatchObject({ reasonCode: 0x87 });
+  await clock.complete(security(first).users.remove("mia"));
+  await clock.runUntil(() => client.received.some(({ type }) => type === "disconnect"));
+  expect(client.received.at(-1)).toMatchObject({ reasonCode: 0x87 });
+  const again = await SimClient.connect(second, "c", login);
+  expect(again.received[0]).not.toMatchObject({ reasonCode: 0 });
 });

@@ -14,6 +14,8 @@ export class StoredRules {
   readonly #meta: MapShard;
   #text = "";
   #set: RuleSet = noRules;
+  /** How often they were applied here. */
+  #applied = 0;
 
   constructor(meta: MapShard) {
     this.#meta = meta;
@@ -29,9 +31,39 @@ export class StoredRules {
 
   /** @throws BROKER_RULES_INVALID when they cannot be read: nothing would be denied without them. */
   async load(): Promise<void> {
+    const applied = this.#applied;
     const entry = await this.#meta.get(key);
-    if (entry === undefined) return;
-    const text = entry.value.toString("utf8");
+    if (entry === undefined || applied !== this.#applied) return;
+    this.#take(entry.value.toString("utf8"));
+  }
+
+  /**
+   * Before `load`, where other nodes write too: `changed` is told of what was applied. What cannot be
+   * read leaves the rules as they are, and is told to `fault`.
+   */
+  follow(changed: () => void, fault: (error: unknown) => void): void {
+    const safely = (run: () => void): void => {
+      try {
+        run();
+        changed();
+      } catch (error) {
+        fault(error);
+      }
+    };
+    this.#meta.watch(key, {
+      applied: (name, value) => {
+        if (name !== key) return;
+        this.#applied++;
+        safely(() => this.#take(value?.toString("utf8") ?? ""));
+      },
+      replaced: async () => {
+        const entry = await this.#meta.get(key);
+        safely(() => this.#take(entry?.value.toString("utf8") ?? ""));
+      },
+    });
+  }
+
+  #take(text: string): void {
     this.#set = parseRuleFile(text);
     this.#text = text;
   }
@@ -44,9 +76,8 @@ export class StoredRules {
     if (Buffer.byteLength(text) > textBytesMax) {
       throw brokerErrors.rulesInvalid({ what: "rules", line: 0, reason: "larger than 1 MiB" });
     }
-    const set = parseRuleFile(text);
+    parseRuleFile(text);
     await write(this.#meta, key, Buffer.from(text));
-    this.#set = set;
-    this.#text = text;
+    this.#take(text);
   }
 }

@@ -1,8 +1,11 @@
 // Users in the store: name and hash, one key each in the `meta` database. They are read at the
 // start and kept in memory, in bounded number, since every login asks for one.
 //
-// A change is durable before it counts, and told to whoever has to look again at those who are in.
+// A change is durable before it counts, and told to whoever has to look again at those who are in. On
+// a cluster it counts as soon as it is applied here, whichever node made it; a record of another node
+// that cannot be read lets nobody in.
 
+import { isCodedError } from "../../base/index.ts";
 import type { MapShard } from "../../store/index.ts";
 import { brokerErrors } from "../errors.ts";
 import { userNameFault } from "./password-file.ts";
@@ -20,6 +23,8 @@ export class StoredUsers implements Users {
   readonly #meta: MapShard;
   readonly #changed: () => void;
   readonly #users = new Map<string, { readonly hash: string; readonly sinceUs: number }>();
+  /** Applied since reading began: newer than what is read. */
+  #newer: Set<string> | undefined;
 
   constructor(meta: MapShard, changed: () => void) {
     this.#meta = meta;
@@ -28,13 +33,40 @@ export class StoredUsers implements Users {
 
   /** @throws BROKER_USERS_INVALID when a record cannot be read: a lost denial would let somebody in. */
   async load(): Promise<void> {
+    const newer = new Set<string>();
+    this.#newer = newer;
     let from: { afterKey?: string } = {};
     for (;;) {
       const page = await this.#meta.list(prefix, { ...from, countMax: pageMax });
-      for (const { key, value } of page) this.#read(key, value);
+      for (const { key, value } of page) if (!newer.has(key)) this.#read(key, value);
       const last = page.at(-1);
       if (last === undefined || page.length < pageMax) return;
       from = { afterKey: last.key };
+    }
+  }
+
+  /** Before `load`, where other nodes write too. */
+  follow(): void {
+    this.#meta.watch(prefix, {
+      applied: (key, value) => {
+        this.#newer?.add(key);
+        this.#users.delete(nameOf(key));
+        if (value !== undefined) this.#readSafely(key, value);
+        this.#changed();
+      },
+      replaced: async () => {
+        this.#users.clear();
+        await this.load();
+        this.#changed();
+      },
+    });
+  }
+
+  #readSafely(key: string, value: Buffer): void {
+    try {
+      this.#read(key, value);
+    } catch (error) {
+      if (!isCodedError(error)) throw error; // whom it names is not let in
     }
   }
 
@@ -91,6 +123,10 @@ export class StoredUsers implements Users {
 /** Names may hold what keys may not. */
 function keyOf(name: string): string {
   return prefix + Buffer.from(name, "utf8").toString("base64url");
+}
+
+function nameOf(key: string): string {
+  return Buffer.from(key.slice(prefix.length), "base64url").toString("utf8");
 }
 
 /** Resolves when durable. */

@@ -41,6 +41,8 @@ export type SecurityComponents = {
   readonly random: Random;
   readonly logger: Logger;
   readonly meta: MapShard;
+  /** Other nodes write users and rules too. */
+  readonly isShared?: boolean;
   /** More enhanced authentication methods, for embedding programs. */
   readonly exchanges?: readonly ExchangeMethod[];
 };
@@ -68,6 +70,7 @@ export class Security {
   readonly #ruleAccess: RuleAccess | undefined;
   #tokenKeys: TokenKeys | undefined;
   #recheck: () => void = () => undefined;
+  #isRecheckPlanned = false;
   /** The reload before: an older reading must not replace a newer one. It never rejects. */
   #lastReload: Promise<void> = Promise.resolve();
 
@@ -82,7 +85,7 @@ export class Security {
       clock,
       random,
     );
-    this.users = new StoredUsers(meta, () => this.#recheck());
+    this.users = new StoredUsers(meta, () => this.#recheckLater());
     this.rules = new StoredRules(meta);
     this.certificates = new CertificateWatch(clock, logger);
     const hasLoginRights = sources.includes("login");
@@ -92,7 +95,8 @@ export class Security {
 
   async open(): Promise<void> {
     const { authentication } = this.#settings;
-    const { clock, logger } = this.#components;
+    const { clock, logger, isShared } = this.#components;
+    if (isShared === true) this.#follow();
     await this.users.load();
     await this.rules.load();
     if (this.#asks("jwt")) {
@@ -134,12 +138,38 @@ export class Security {
     await this.#warnOfOpenFiles();
   }
 
-  /** Replaces the rules in the store; they hold from the next message on. */
-  async replaceRules(text: string): Promise<void> {
-    await this.rules.replace(text);
+  /** From here on what any node has changed counts as it is applied here. */
+  #follow(): void {
+    this.users.follow();
+    this.rules.follow(
+      () => this.#useRules(),
+      (error) => {
+        const { logger } = this.#components;
+        logger.error("node.security_kept", { reason: toError(error).message });
+      },
+    );
+  }
+
+  /** Not within the apply, and once for all changes of a turn. */
+  #recheckLater(): void {
+    if (this.#isRecheckPlanned) return;
+    this.#isRecheckPlanned = true;
+    this.#components.clock.soon(() => {
+      this.#isRecheckPlanned = false;
+      this.#recheck();
+    });
+  }
+
+  #useRules(): void {
     if (this.#settings.authorization.sources.includes("rules")) {
       this.#ruleAccess?.setRules("rules", this.rules.rules);
     }
+  }
+
+  /** Replaces the rules in the store; they hold from the next message on. */
+  async replaceRules(text: string): Promise<void> {
+    await this.rules.replace(text);
+    this.#useRules();
   }
 
   termsOf(name: string): ListenerTerms {
@@ -169,9 +199,7 @@ export class Security {
     return () => {
       if (users !== undefined) this.#fileUsers.swap(users);
       if (rules !== undefined) this.#ruleAccess?.setRules("rule_file", rules);
-      if (authorization.sources.includes("rules")) {
-        this.#ruleAccess?.setRules("rules", this.rules.rules);
-      }
+      this.#useRules();
     };
   }
 
