@@ -268,6 +268,8 @@ export type SessionSummary = {
   readonly clientId: string;
   readonly user: string | undefined;
   readonly state: "connected" | "offline";
+  /** The number of the node that its client is connected to, where it is another one. */
+  readonly node?: number | undefined;
   /** Commit time of the session's creation. */
   readonly createdUs: number;
   /** End of the last connection; undefined while connected or where a crash hid it. */

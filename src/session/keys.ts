@@ -126,6 +126,11 @@ export function filterLevelOf(key: string): string {
   return key.slice(key.indexOf("/", subscriptionPrefix.length) + 1);
 }
 
+/** The client's level in a key under `due/`. */
+export function clientOfDue(key: string): string {
+  return key.slice(duePrefix.length + 17);
+}
+
 /** The moment in a key under `due/`. */
 export function dueOfKey(key: string): number {
   return Number.parseInt(key.slice(duePrefix.length, duePrefix.length + 16), 16);

@@ -189,13 +189,13 @@ export class SessionRegistry implements Sessions {
 
   async load(): Promise<void> {
     await this.#rows.load();
-    this.#across?.load();
     await Promise.all(this.#context.store.stateShards.map((shard) => this.#loadShard(shard)));
     await this.#groups.load();
     await this.#wills.load();
   }
 
   async #loadShard(shard: MapShard): Promise<void> {
+    if (this.#across !== undefined) return this.#across.follow(shard);
     // Every durable session has exactly one key under one of the two.
     await eachEntry(shard, livePrefix, ({ value }) => {
       this.#durableCount++;
@@ -231,7 +231,8 @@ export class SessionRegistry implements Sessions {
   }
 
   counts(): { readonly durable: number; readonly connected: number } {
-    return { durable: this.#durableCount, connected: this.#active.size };
+    const durable = this.#across === undefined ? this.#durableCount : this.#table.size;
+    return { durable, connected: this.#active.size };
   }
 
   async close(): Promise<void> {

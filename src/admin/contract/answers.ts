@@ -98,6 +98,9 @@ const sessionEntries = {
   clientId: text,
   user: v.optional(text),
   state: v.picklist(["connected", "offline"]),
+  node: v.optional(
+    v.pipe(whole, v.description("in a cluster: the node of its connection, if it is another one")),
+  ),
   createdUs: timeUs,
   closedUs: v.optional(timeUs),
   expiryS: v.pipe(whole, v.description("4294967295: never")),

@@ -11,7 +11,7 @@
 //
 // A node by itself has none of this.
 
-import { type Cancel, isCodedError } from "../../base/index.ts";
+import { isCodedError } from "../../base/index.ts";
 import type { MapShard } from "../../store/index.ts";
 import type { ConnectOutcome, ConnectRequest } from "../api.ts";
 import type { Claiming } from "../claiming.ts";
@@ -23,10 +23,10 @@ import {
   type Release,
   released as releasedAs,
 } from "../core/node-words.ts";
-import { decodeLive, type LiveRecord, type Owner } from "../core/records.ts";
+import type { LiveRecord, Owner } from "../core/records.ts";
 import type { DurableSession } from "../durable.ts";
 import { sessionErrors } from "../errors.ts";
-import { livePrefix, sessionKeys } from "../keys.ts";
+import { sessionKeys } from "../keys.ts";
 import type { MemorySession } from "../memory.ts";
 import type { SessionNodes } from "../nodes.ts";
 import { readStoredSession, type StoredSession } from "../stored-session.ts";
@@ -34,6 +34,7 @@ import type { Timeline } from "../timeline.ts";
 import type { SessionTimers } from "../timers.ts";
 import type { Turnstile } from "../turnstile.ts";
 import type { WillFirer } from "../wills.ts";
+import { KnownSessions } from "./known-sessions.ts";
 import { type Coming, Presence } from "./presence.ts";
 import { Sweeps } from "./sweeps.ts";
 
@@ -70,7 +71,7 @@ export class Across {
   readonly #parts: AcrossParts;
   readonly #presence: Presence;
   readonly #sweeps: Sweeps;
-  readonly #cancels: Cancel[] = [];
+  readonly #known: KnownSessions;
   #isStopped = false;
 
   constructor(parts: AcrossParts) {
@@ -85,24 +86,20 @@ export class Across {
       displaced: (clientId) => this.#displace(clientId),
     });
     this.#sweeps = new Sweeps(parts);
+    this.#known = new KnownSessions({
+      context: parts.context,
+      isOwn: (owner) => this.#isOwn(owner),
+      owned: (shard, record) => this.#owned(shard, record),
+    });
     nodes.handle(releaseKind, (_, bytes) => this.#onRelease(bytes));
     nodes.onPeersChanged((node, isReached) => {
       if (isReached) this.#settle(node);
     });
   }
 
-  /** Before the store serves. */
-  load(): void {
-    for (const shard of this.#parts.context.store.stateShards) {
-      const cancel = shard.watch(livePrefix, {
-        applied: (_, value) => {
-          const record = value && readable(() => decodeLive(value));
-          if (record !== undefined) this.#owned(shard, record);
-        },
-        replaced: () => this.#checkClaims(shard),
-      });
-      this.#cancels.push(cancel);
-    }
+  /** Before the store serves: resolves when the sessions of the shard are known. */
+  async follow(shard: MapShard): Promise<void> {
+    await this.#known.follow(shard);
   }
 
   start(): void {
@@ -112,7 +109,6 @@ export class Across {
   stop(): void {
     this.#isStopped = true;
     this.#sweeps.stop();
-    for (const cancel of this.#cancels) cancel();
   }
 
   /** Runs `connect` as often as another node is faster with its claim. REQUIRES: the client's turn. */
@@ -307,15 +303,6 @@ export class Across {
     });
   }
 
-  /** All rows of the shard are others now: claims may be among them that were not told of. */
-  async #checkClaims(shard: MapShard): Promise<void> {
-    const { attached, context } = this.#parts;
-    for (const session of [...attached.values()]) {
-      if (!session.durable || context.store.state(session.clientId) !== shard) continue;
-      await this.#checkClaim(session);
-    }
-  }
-
   async #checkClaim(session: DurableSession): Promise<void> {
     const { attached, context } = this.#parts;
     const { clientId, keys, epoch } = session;
@@ -342,15 +329,5 @@ export class Across {
       // It is told anew when the peer is reached the next time.
       this.#parts.context.logger.warn("session.presence_failed", { node, error });
     });
-  }
-}
-
-/** Damage is told by whoever needs the record. */
-function readable<T>(read: () => T): T | undefined {
-  try {
-    return read();
-  } catch (error) {
-    if (!isCodedError(error) || error.kind !== "corrupt") throw error;
-    return undefined;
   }
 }

@@ -44,6 +44,7 @@ import {
   countOf,
   filtersIn,
   hasBacklog,
+  isConnectedSomewhere,
   isMatch,
   type SessionTable,
   stateOf,
@@ -238,7 +239,8 @@ export class Inspector implements SessionInspector {
   async #learn(entries: readonly TableEntry[]): Promise<void> {
     const lanes = new Lanes(lanesMax);
     for (const entry of entries) {
-      if (entry.connected !== undefined || entry.closed !== undefined) continue;
+      const isKnown = entry.closed !== undefined && entry.elsewhere === undefined;
+      if (entry.connected !== undefined || isKnown) continue;
       await lanes.run(async () => {
         const stored = await this.#read(entry.clientId).catch(() => undefined);
         if (stored !== undefined && entry.connected === undefined) {
@@ -271,7 +273,8 @@ export class Inspector implements SessionInspector {
     return {
       clientId,
       user: claim.user,
-      state: connected === undefined ? "offline" : "connected",
+      state: isConnectedSomewhere(entry) ? "connected" : "offline",
+      node: entry.elsewhere?.node,
       createdUs,
       closedUs: connected === undefined ? closed?.closedUs : undefined,
       expiryS: closed?.expiryS ?? claim.expiryS,

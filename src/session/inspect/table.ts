@@ -6,6 +6,7 @@
 
 import type { MatchTimes, Positions, Store } from "../../store/index.ts";
 import type { SessionQuery } from "../api.ts";
+import type { Owner } from "../core/records.ts";
 import { keyLevel } from "../keys.ts";
 import { ClientOrder, firstFrom } from "./client-order.ts";
 
@@ -37,7 +38,21 @@ export type TableEntry = {
   connected: ConnectedState | undefined;
   /** Undefined behind an end without notice, until somebody reads it. */
   closed: ClosedState | undefined;
+  /** Whose connection its client has, at another node of a cluster. */
+  elsewhere: Owner | undefined;
+  /** Its rows, where they are followed: nobody else removes it then. */
+  isLive: boolean;
+  dueUs: number | undefined;
 };
+
+/** What a row says of a session, whichever node wrote it. */
+export type FollowedRow = {
+  readonly clientId: string;
+  readonly user: string | undefined;
+} & (
+  | { readonly isLive: true; readonly elsewhere: Owner | undefined }
+  | { readonly dueUs: number; readonly closed: ClosedState }
+);
 
 export class SessionTable {
   /** By level in keys. */
@@ -77,7 +92,9 @@ export class SessionTable {
   /** Those of which a query needs what only the store knows. */
   unknown(): TableEntry[] {
     for (const entry of this.#unknown) {
-      if (entry.connected !== undefined || entry.closed !== undefined) this.#unknown.delete(entry);
+      // What another node does with it shows in its records alone.
+      const isKnown = entry.closed !== undefined && entry.elsewhere === undefined;
+      if (entry.connected !== undefined || isKnown) this.#unknown.delete(entry);
     }
     return [...this.#unknown];
   }
@@ -134,6 +151,45 @@ export class SessionTable {
     if (closed === undefined) this.#unknown.add(entry);
   }
 
+  followed(shard: number, row: FollowedRow): void {
+    const entry = this.#entryAt(keyLevel(row.clientId));
+    this.#name(entry, row.clientId, row.user);
+    entry.shard = shard;
+    if ("isLive" in row) {
+      entry.isLive = true;
+      entry.elsewhere = row.elsewhere;
+      entry.closed = undefined;
+      if (entry.connected === undefined) this.#unknown.add(entry);
+      return;
+    }
+    entry.dueUs = row.dueUs;
+    entry.elsewhere = undefined;
+    if (entry.connected === undefined) entry.closed = row.closed;
+  }
+
+  /** True: none is left. Without `dueUs` any deadline is meant. */
+  lostRow(level: string, row: { readonly live?: true; readonly dueUs?: number }): boolean {
+    const entry = this.#entries.get(level);
+    if (entry === undefined) return false;
+    if (row.live) entry.isLive = false;
+    else if (row.dueUs === undefined || row.dueUs === entry.dueUs) entry.dueUs = undefined;
+    return !hasRow(entry);
+  }
+
+  dropWithoutRows(level: string): void {
+    const entry = this.#entries.get(level);
+    if (entry !== undefined && !hasRow(entry)) this.removed(entry.clientId);
+  }
+
+  levelsOf(shard: number, row: "live" | "due"): string[] {
+    const levels: string[] = [];
+    for (const [level, entry] of this.#entries) {
+      const has = row === "live" ? entry.isLive : entry.dueUs !== undefined;
+      if (has && entry.shard === shard) levels.push(level);
+    }
+    return levels;
+  }
+
   connected(clientId: string, user: string | undefined, state: ConnectedState): void {
     const entry = this.#entryAt(keyLevel(clientId));
     this.#name(entry, clientId, user);
@@ -145,13 +201,18 @@ export class SessionTable {
     const entry = this.get(clientId);
     if (entry === undefined) return;
     entry.connected = undefined;
-    entry.closed = state;
-    if (state === undefined) this.#unknown.add(entry);
+    // Claimed by another node since.
+    entry.closed = entry.elsewhere === undefined ? state : undefined;
+    if (entry.closed === undefined) this.#unknown.add(entry);
   }
 
   removed(clientId: string): void {
     const entry = this.get(clientId);
     if (entry === undefined) return;
+    if (hasRow(entry)) {
+      entry.connected = undefined;
+      return;
+    }
     if (entry.clientId !== "") {
       this.#users.leave(entry.user);
       this.#order.left(entry);
@@ -192,8 +253,13 @@ export class SessionTable {
 function blank(): TableEntry {
   return {
     ...{ clientId: "", user: "", filters: new Map(), others: undefined, shard: 0 },
-    ...{ connected: undefined, closed: undefined },
+    ...{ connected: undefined, closed: undefined, elsewhere: undefined },
+    ...{ isLive: false, dueUs: undefined },
   };
+}
+
+function hasRow({ isLive, dueUs }: TableEntry): boolean {
+  return isLive || dueUs !== undefined;
 }
 
 function rowsOf({ filters, others, shard }: TableEntry) {
@@ -244,13 +310,17 @@ export function stateOf({ connected, closed }: TableEntry): ClosedState | undefi
   return connected?.closedState ?? closed;
 }
 
+export function isConnectedSomewhere({ connected, elsewhere }: TableEntry): boolean {
+  return connected !== undefined || elsewhere !== undefined;
+}
+
 /** Whether a session is what a query asks for, as far as is known without reading. */
 export function isMatch(
   entry: TableEntry,
   { state, backlog, dropped }: SessionQuery,
   { store, nowUs }: { readonly store: Store; readonly nowUs: number },
 ): boolean {
-  const isConnected = entry.connected !== undefined;
+  const isConnected = isConnectedSomewhere(entry);
   if (state !== undefined && (state === "connected") !== isConnected) return false;
   if (dropped !== undefined && dropped !== (stateOf(entry)?.dropped ?? 0) > 0) return false;
   return backlog === undefined || backlog === hasBacklog(entry, store, nowUs);

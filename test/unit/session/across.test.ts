@@ -171,3 +171,53 @@ describe("a claim whose fate is not known", () => {
     await expect(clock.complete(coming)).rejects.toMatchObject({ kind: "retry" });
   });
 });
+
+describe("what each node knows of the sessions of all", () => {
+  const list = async (node: number, query = {}) => {
+    const { inspector } = world.node(node).sessions;
+    const page = await clock.complete(inspector.list(query, { countMax: 10 }));
+    return page.sessions.map((one) => `${one.clientId} ${one.state} ${one.node ?? "here"}`);
+  };
+
+  test("they are listed at every node, with the node that serves them", async () => {
+    const one = await world.node(1).client("a").connect();
+    await world.node(2).client("b").connect();
+    expect(await list(1)).toEqual(["a connected here", "b connected 2"]);
+    expect(await list(2)).toEqual(["a connected 1", "b connected here"]);
+    expect(await list(3, { state: "offline" })).toEqual([]);
+    await one.drop();
+    expect(await list(3)).toEqual(["a offline here", "b connected 2"]);
+    await world.node(3).client("a").connect();
+    expect(await list(1)).toEqual(["a connected 3", "b connected 2"]);
+    expect(world.nodes.map(({ sessions }) => sessions.counts().durable)).toEqual([2, 2, 2]);
+  });
+
+  test("one that has ended is listed nowhere", async () => {
+    const one = await world.node(1).client("a").connect();
+    await one.subscribe("t");
+    await one.disconnect(0);
+    await clock.advance(10);
+    for (const node of [1, 2, 3]) expect(await list(node)).toEqual([]);
+    expect(world.nodes.map(({ sessions }) => sessions.counts().durable)).toEqual([0, 0, 0]);
+  });
+
+  test("what was gone through while a node was cut off is known when it is not any more", async () => {
+    await world.node(1).client("a").connect();
+    world.node(3).cut();
+    await world.node(2).client("a").connect();
+    await world.node(2).client("b").connect();
+    world.node(3).heal();
+    expect(await list(3)).toEqual(["a connected 2", "b connected 2"]);
+  });
+});
+
+test("sessions of a user are counted over all nodes", async () => {
+  world = await SessionNodesWorld.start(clock, 2, { sessionsPerUserMax: 2 });
+  await world.node(1).client("a").connect({ user: "ann" });
+  await world.node(2).client("b").connect({ user: "ann" });
+  await expect(world.node(1).client("c").connect({ user: "ann" })).rejects.toMatchObject({
+    code: "SESSION_USER_FULL",
+  });
+  await world.node(1).client("c").connect({ user: "bob" });
+  expect((await world.node(1).client("b").connect({ user: "ann" })).sessionPresent).toBe(true);
+});
