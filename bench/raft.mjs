@@ -44,6 +44,7 @@ async function main() {
   const logArguments = [logBench, "--dir", `${dir}/plain`, "--seconds", String(seconds)];
   print(JSON.parse(spawnSync(process.execPath, logArguments, { encoding: "utf8" }).stdout));
   const children = await startChildren(dir);
+  await measureIdle(children, seconds);
   for (const groups of [1, groupsMax]) {
     for (const batch of [1, 64, 1024]) {
       await settle();
@@ -86,6 +87,15 @@ async function startChildren(dir) {
     if (states.reduce((sum, { leads }) => sum + leads, 0) === groupsMax) return children;
     await new Promise((done) => setTimeout(done, 100));
   }
+}
+
+// What groups cost that nobody writes to: heartbeats, and the ticks of their timers.
+async function measureIdle(children, seconds) {
+  const request = { groups: groupsMax, batch: 0, seconds: 2 * seconds };
+  const answers = await Promise.all(children.map((child) => ask(child, request)));
+  const cpuMs = answers.reduce((sum, answer) => sum + answer.cpuMs, 0);
+  const cpuUsPerGroupSecond = Math.round((cpuMs * 1000) / (2 * seconds) / groupsMax);
+  print({ scenario: "raft-idle", nodes: 3, groups: groupsMax, cpuUsPerGroupSecond });
 }
 
 // One entry after the other into group 1, each with an id of its own; the leader dies in the middle.
@@ -231,7 +241,7 @@ async function answer(node, { groups, batch, seconds, add, list }) {
       }
     }
   };
-  const wanted = led.filter(({ group }) => group <= groups);
+  const wanted = batch === 0 ? [] : led.filter(({ group }) => group <= groups);
   await Promise.all(
     wanted.flatMap(({ group }) => {
       return Array.from({ length: windowOf(groups, batch) }, () => drive(node.group(group)));
