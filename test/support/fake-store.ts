@@ -48,7 +48,7 @@ export type FakeOptions = {
   /** Whether `wake` offers within the call, as from memory, or later, as from the disk. */
   readonly wake?: "now" | "soon";
   /** As if other nodes wrote as well: what is behind it has come here. */
-  readonly barrier?: () => Promise<void>;
+  readonly barrier?: (shard: ShardNumber) => Promise<void>;
 };
 
 type Item = { apply(): () => void };
@@ -104,8 +104,8 @@ export class FakeStore implements Store {
     return this.options.barrier !== undefined;
   }
 
-  barrier(): Promise<void> | undefined {
-    return this.options.barrier?.();
+  barrier(shard: ShardNumber): Promise<void> | undefined {
+    return this.options.barrier?.(shard);
   }
 
   tail(): Map<ShardNumber, number> {
@@ -491,7 +491,7 @@ export class FakeMapShard implements MapShard {
   }
 
   barrier(): Promise<void> | undefined {
-    return this.#store.barrier();
+    return this.#store.barrier(this.number);
   }
 
   #apply(writes: readonly MapWrite[]): number {
