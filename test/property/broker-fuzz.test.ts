@@ -6,7 +6,7 @@ import { expect, test } from "vitest";
 import { amount } from "../support/amount.ts";
 import { type BrokerFuzzCounts, runBrokerCase } from "../support/fuzz-broker.ts";
 
-const cases = Number(process.env.FLAGSTONE_FUZZ_BROKER_CASES ?? amount(60, 300, 20_000));
+const cases = Number(process.env.FLAGSTONE_FUZZ_BROKER_CASES ?? amount(30, 300, 20_000));
 const only = process.env.FLAGSTONE_FUZZ_SEED;
 
 test("a broker serves its honest clients whatever the others say, and forgets those that go", {

@@ -125,7 +125,7 @@ describe.each([
     for (const file of fs.readdirSync(made.path)) {
       const size = fs.statSync(join(made.path, file)).size;
       for (const [title, damage] of size === 0 ? [] : damages(size, random)) {
-        if (turn++ % amount(4, 1) !== 0) continue;
+        if (turn++ % amount(9, 1) !== 0) continue;
         const copy = join(root, "copy");
         fs.cpSync(made.path, copy, { recursive: true });
         damage(join(copy, file));
@@ -154,7 +154,7 @@ describe.each([
         fs.rmSync(join(root, "aside"), { recursive: true, force: true });
       }
     }
-    expect(noticed).toBeGreaterThan(amount(3, 10));
+    expect(noticed).toBeGreaterThan(amount(1, 10));
     expect(mended).toBeGreaterThan(amount(0, 3));
   });
 });

@@ -4,7 +4,7 @@ import { createWorldCounts, LogWorld } from "../support/log-world.ts";
 
 // One seed: FLAGSTONE_SEED=17 npx vitest run --project property test/property/log-crash.test.ts
 const only = process.env.FLAGSTONE_SEED;
-const seedCount = Number(process.env.FLAGSTONE_SEEDS ?? amount(60, 300));
+const seedCount = Number(process.env.FLAGSTONE_SEEDS ?? amount(30, 300));
 const stepCount = 60;
 
 test("no acked record is lost, changed or doubled by any failure", async () => {

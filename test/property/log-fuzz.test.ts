@@ -22,7 +22,7 @@ import { layoutOf, type PlacedFlush, type PlacedRecord } from "../support/log-la
 import { MemoryDisk } from "../support/memory-disk.ts";
 
 /** Prime, so that all places of fields get their turn. */
-const stride = amount(5, 1);
+const stride = amount(11, 1);
 
 const settings: LogSettings = { ...tinySettings, segmentBytes: 2048, zeroFillBytes: 2048 };
 const shards = [1, 2, 3];

@@ -12,7 +12,7 @@ import { type ConversationCounts, runConversation } from "../support/fuzz-conver
 import { Corpus, parseCorpus } from "../support/fuzz-corpus.ts";
 import { PacketFuzz } from "../support/fuzz-packets.ts";
 
-const cases = Number(process.env.FLAGSTONE_FUZZ_CASES ?? amount(6_000, 20_000, 1_000_000));
+const cases = Number(process.env.FLAGSTONE_FUZZ_CASES ?? amount(3_000, 20_000, 1_000_000));
 const only = process.env.FLAGSTONE_FUZZ_SEED;
 const firstSeed = Number(only ?? process.env.FLAGSTONE_FUZZ_FROM ?? 1);
 /** A case of the connection takes as long as four of the codec. */
@@ -106,7 +106,7 @@ test("what the corpus holds comes to what it came to", () => {
   for (const { version, sender, hex, outcome } of kept) {
     const context = contextOf(version, sender);
     const stream = Buffer.from(hex, "hex");
-    for (let cutAt = 0; cutAt <= stream.length; cutAt += amount(3, 1)) {
+    for (let cutAt = 0; cutAt <= stream.length; cutAt += amount(7, 1)) {
       expect(checkStream(stream, context, cutAt), hex).toBe(outcome);
     }
   }

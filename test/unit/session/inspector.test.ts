@@ -3,6 +3,7 @@
 
 import { describe, expect, test } from "vitest";
 import type { SessionQuery } from "../../../src/session/index.ts";
+import { amount } from "../../support/amount.ts";
 import { type TestClient, World, will } from "../../support/session-world.ts";
 
 async function offline(world: World, clientId: string, filter = `t/${clientId}`) {
@@ -31,10 +32,11 @@ async function payloads(client: TestClient): Promise<string[]> {
 }
 
 describe("finding sessions", () => {
-  test("of 2,000 sessions the 3 with a backlog are found, reading only theirs", async () => {
+  const many = amount(500, 2_000);
+  test(`of ${many} sessions the 3 with a backlog are found, reading only theirs`, async () => {
     const world = await World.start();
-    for (let n = 0; n < 2000; n++) await offline(world, `c${String(n).padStart(4, "0")}`);
-    for (const n of ["0007", "0700", "1999"]) await world.publish("p", `t/c${n}`, "m");
+    for (let n = 0; n < many; n++) await offline(world, `c${String(n).padStart(4, "0")}`);
+    for (const n of ["0007", "0070", "0499"]) await world.publish("p", `t/c${n}`, "m");
     for (const restarted of [false, true]) {
       if (restarted) await world.restart();
       let reads = 0;
@@ -50,11 +52,11 @@ describe("finding sessions", () => {
         };
       }
       const page = await list(world, { backlog: true });
-      expect(names(page)).toEqual(["c0007", "c0700", "c1999"]);
+      expect(names(page)).toEqual(["c0007", "c0070", "c0499"]);
       expect([page.total, page.next]).toEqual([3, undefined]);
       expect(reads).toBeLessThan(20);
     }
-    expect((await list(world, { backlog: false })).total).toBe(1997);
+    expect((await list(world, { backlog: false })).total).toBe(many - 3);
   }, 60_000);
 
   test("very many sessions are looked at in slices, between which others get their turn", async () => {

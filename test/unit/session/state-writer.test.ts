@@ -5,6 +5,7 @@ import { SimClock } from "../../../src/base/index.ts";
 import { createSessionCounters } from "../../../src/session/settings.ts";
 import { type StateOperation, StateWriter } from "../../../src/session/state-writer.ts";
 import type { MapGuard, MapWrite } from "../../../src/store/index.ts";
+import { amount } from "../../support/amount.ts";
 import { FakeStore, storeError } from "../../support/fake-store.ts";
 import { ModelClient } from "../../support/session-model.ts";
 import { World } from "../../support/session-world.ts";
@@ -106,7 +107,7 @@ describe("the state writer", () => {
 });
 
 test("a checkpoint that is cut in parts by a crash repeats and loses nothing", async () => {
-  for (const cutMs of [0.5, 1.5, 2.5, 3.5, 4.5, 6, 8]) {
+  for (const cutMs of [0.5, 1.5, 2.5, 3.5, 4.5, 6, 8].filter((_, at) => at % amount(3, 1) === 0)) {
     const world = await World.start({ settings: { inflightMax: 3000 } });
     const model = new ModelClient(world, "s");
     await model.connect({});

@@ -73,7 +73,7 @@ describe("fsync: interval", () => {
   });
 
   test("the end of the process loses nothing that was acked", async () => {
-    for (let seed = 1; seed <= amount(10, 40); seed++) {
+    for (let seed = 1; seed <= amount(5, 40); seed++) {
       const m = machine(seed, "interval");
       const { acked } = await traffic(m, 3 + (seed % 7) / 3);
       m.kill();
@@ -84,7 +84,7 @@ describe("fsync: interval", () => {
 
   test("the end of the machine loses at most the flush that was being synced, from the end", async () => {
     let lost = 0;
-    for (let seed = 1; seed <= amount(60, 150); seed++) {
+    for (let seed = 1; seed <= amount(30, 150); seed++) {
       const m = machine(seed, "interval");
       const { acked } = await traffic(m, 3 + (seed % 11) / 3);
       m.crash();
@@ -100,7 +100,7 @@ describe("fsync: interval", () => {
   });
 
   test("always loses nothing that was acked, whatever ends", async () => {
-    for (let seed = 1; seed <= amount(15, 60); seed++) {
+    for (let seed = 1; seed <= amount(8, 60); seed++) {
       const m = machine(seed, "always");
       const { acked } = await traffic(m, 3 + (seed % 11) / 3);
       m.crash();

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { LocalStore, ShardNumber } from "../../../src/store/index.ts";
+import { amount } from "../../support/amount.ts";
 import { append, appendRequest, Reader } from "../../support/store-calls.ts";
 import { type MachineOptions, type Process, StoreMachine } from "../../support/store-machine.ts";
 
@@ -64,7 +65,7 @@ describe("retention", () => {
   test("by age drops the oldest when all of it is older, and keeps the rest", async () => {
     const m = machine();
     const { store } = await m.boot();
-    await spans(m, store, 40);
+    await spans(m, store, amount(16, 40));
     const kept = generationsOf(store);
     // Two spans each: the message of the full span comes before the look that ends the generation.
     expect(kept.length).toBeGreaterThanOrEqual(4);
@@ -130,7 +131,7 @@ describe("retention", () => {
   test("what was dropped stays dropped after kill -9, and its folder goes", async () => {
     const m = machine();
     const { store } = await m.boot();
-    await spans(m, store, 20);
+    await spans(m, store, amount(13, 20));
     const dropped = numbers(store)[0]! - 1;
     expect(dropped).toBeGreaterThan(0);
     m.crash();
@@ -206,7 +207,7 @@ describe("a hold", () => {
     await spans(m, store, 3);
     await m.clock.complete(store.operator.hold("audit"));
     const held = numbers(store)[0];
-    await spans(m, store, 20);
+    await spans(m, store, amount(12, 20));
     expect(numbers(store)[0]).toBe(held);
     expect(generationsOf(store)[0]?.heldBy).toEqual(["audit"]);
     const tailUs = store.tail().get(shardOf(store))!;
@@ -217,7 +218,7 @@ describe("a hold", () => {
     await m.clock.advance(spanMs);
     expect(numbers(next.store)[0]).toBe(held);
     await m.clock.complete(next.store.operator.releaseHold("audit"));
-    await m.clock.advance(20 * spanMs);
+    await m.clock.advance(amount(5, 20) * spanMs);
     expect(numbers(next.store)[0]).toBeGreaterThan(held!);
   });
 
