@@ -6,7 +6,7 @@ import { type Clock, SeededRandom, SimDisk } from "../base/index.ts";
 import { MemoryDriver } from "../kv/index.ts";
 
 /** A log in memory starts fast with small segments; they grow in number as they must. */
-export const memorySegmentBytes = 256 * 1024;
+export const memorySegmentBytes = 64 * 1024;
 
 const noDelay = { callMs: [0, 0], syncMs: [0, 0], flushMs: [0, 0] } as const;
 

@@ -2,6 +2,8 @@
 // several in one process. `createBroker({ memory: true, clock: "manual" })` is a broker whose time
 // the test turns and whose power it cuts.
 
+// Node loads it at the first listen of a process: whoever waits for a broker would wait for it.
+import "node:cluster";
 import {
   type Cancel,
   type Clock,
