@@ -251,10 +251,18 @@ export class SessionTable {
 }
 
 function blank(): TableEntry {
+  // One literal: an object that is put together of several takes more, for each session.
   return {
-    ...{ clientId: "", user: "", filters: new Map(), others: undefined, shard: 0 },
-    ...{ connected: undefined, closed: undefined, elsewhere: undefined },
-    ...{ isLive: false, dueUs: undefined },
+    clientId: "",
+    user: "",
+    filters: new Map(),
+    others: undefined,
+    shard: 0,
+    connected: undefined,
+    closed: undefined,
+    elsewhere: undefined,
+    isLive: false,
+    dueUs: undefined,
   };
 }
 
