@@ -30,7 +30,7 @@ export function reportEnd(parts: EndParts, end: ConnectionEnd, ended: Ended): vo
   }
 }
 
-function noteTakeover(parts: EndParts, names: Pick<Ended, "clientId" | "remote">): void {
+export function noteTakeover(parts: EndParts, names: Pick<Ended, "clientId" | "remote">): void {
   const { flapping, counters, log, settings, clock } = parts;
   if (!flapping.note(names.clientId, clock.elapsedMs())) return;
   counters.clientsFlapping++;

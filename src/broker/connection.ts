@@ -31,7 +31,7 @@ import {
   connectRequestOf,
   willFault,
 } from "./connect-path.ts";
-import { reportEnd } from "./connection-ends.ts";
+import { noteTakeover, reportEnd } from "./connection-ends.ts";
 import type { Admitted, ConnectionParts } from "./connection-parts.ts";
 import { ConnectionTimers } from "./connection-timers.ts";
 import {
@@ -47,7 +47,7 @@ import { PublishQueue } from "./publish-queue.ts";
 import type { PublishOwner } from "./publish-step.ts";
 import { createMemoryInbox, openDurableInbox, type Qos2Inbox } from "./qos2-inbox.ts";
 import { Reading, type ReadingOwner } from "./reading.ts";
-import { connectReason, publishReason } from "./refusals.ts";
+import { connectReason, endReason, publishReason } from "./refusals.ts";
 import { ClientLink } from "./session-link.ts";
 import { SubscribePath } from "./subscribe-path.ts";
 import { type AckPacket, ConnectionTap } from "./tap.ts";
@@ -280,7 +280,9 @@ export class ClientConnection
     const own = new ClientLink({ ...shared, device, paced, tap });
     this.#hooks = createClientHooks(this.#parts, this);
     const link = this.#hooks?.linkOf(own) ?? own;
-    const { session, sessionPresent } = await sessions.connect(request, link);
+    const { session, sessionPresent, tookOver } = await sessions.connect(request, link);
+    // Both nodes count it: whichever the clients fight at tells of it.
+    if (tookOver) noteTakeover(parts, this.#names());
     const { claim, clientId } = session;
     // What this client has published before is fanned out before what it publishes now (4.6.0-6).
     await path.idleOf(clientId);
@@ -482,7 +484,9 @@ export class ClientConnection
   refuse(token: AckToken, topic: string, error: CodedError): void {
     const fields = { ...this.#names(), topic, reason: reasonName(publishReason(error)), error };
     this.#parts.log.warn("broker.publish_refused", fields);
-    this.#notTaken(token, topic, publishReason(error));
+    // Its session is at another node: neither taken nor refused, it is to be said again there.
+    if (endReason(error) === reason.sessionTakenOver) this.#core.disconnect(endReason(error));
+    else this.#notTaken(token, topic, publishReason(error));
   }
 
   undecided(token: AckToken, topic: string): void {
@@ -500,7 +504,7 @@ export class ClientConnection
 
   releaseFailed(error: CodedError): void {
     this.#parts.log.warn("broker.release_failed", { ...this.#names(), error });
-    this.#core.disconnect(reason.implementationSpecificError);
+    this.#core.disconnect(endReason(error));
   }
 
   hooksFailed(error: Error): void {

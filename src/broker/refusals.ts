@@ -13,6 +13,12 @@ export function publishReason(error: CodedError): ReasonCode {
   return reason.implementationSpecificError;
 }
 
+/** What a connection ends with whose message could not be stored, where that is its fault. */
+export function endReason(error: CodedError): ReasonCode {
+  const isFormer = error.code === "STORE_OWNER_FENCED";
+  return isFormer ? reason.sessionTakenOver : reason.implementationSpecificError;
+}
+
 /** What CONNACK says when the session could not be made or resumed. */
 export function connectReason(error: unknown): ReasonCode {
   if (isCodedError(error, "SESSION_USER_MISMATCH")) return reason.notAuthorized;

@@ -163,7 +163,12 @@ export type DetachCause =
 
 // ---------------------------------------------------------------- the session room
 
-export type ConnectOutcome = { readonly session: Session; readonly sessionPresent: boolean };
+export type ConnectOutcome = {
+  readonly session: Session;
+  readonly sessionPresent: boolean;
+  /** Another node has ended a connection of this client id for it. */
+  readonly tookOver?: boolean;
+};
 
 export interface Sessions {
   /**

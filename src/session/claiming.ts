@@ -94,6 +94,7 @@ export class Claiming {
   ): Promise<Resumed> {
     const { context, wills } = this.#parts;
     const { keys } = stored;
+    await this.#reachLogs(stored);
     await context.groups.resolve(request.clientId, stored.inFlight);
     const claim = this.#claimRecord(request, stored.incarnation);
     const reservation = this.#createReservation(link, stored);
@@ -114,6 +115,22 @@ export class Claiming {
     context.counters.sessionsResumed++;
     const session = this.#session(request, link, { ...stored, claim, epoch }, reservation);
     return { session, marked: fire?.marked };
+  }
+
+  /** What another node has dispatched is applied here too before it is read on or sent again. */
+  async #reachLogs({ cursor, inFlight }: StoredSession): Promise<void> {
+    const { store } = this.#parts.context;
+    if (!store.isShared) return;
+    const tail = store.tail();
+    const behind = new Set<number>();
+    const note = (shard: number, timeUs: number): void => {
+      if (timeUs > (tail.get(shard) ?? timeUs)) behind.add(shard);
+    };
+    for (const [shard, timeUs] of cursor) note(shard, timeUs);
+    for (const { record } of inFlight) {
+      if (record.source.kind === "log") note(record.source.ref.shard, record.source.ref.timeUs);
+    }
+    await Promise.all([...behind].map((shard) => store.barrier(shard)));
   }
 
   /** From here on nothing is taken of whoever has owned the session until now. Its new epoch. */

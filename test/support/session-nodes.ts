@@ -87,6 +87,8 @@ export class SessionNode implements SessionNodes {
   /** The fate of its next writes stays unknown to it: whether they happen. */
   fates: Array<"happens" | "lost"> = [];
   readonly logged: string[] = [];
+  /** Its replicas of the logs have got so far, until a barrier brings them up to now. */
+  logsUs: number | undefined;
   #boots = 0;
   #handlers = new Map<string, NodeWordHandler>();
   #listeners = new Set<(node: number, isReached: boolean) => void>();
@@ -154,6 +156,19 @@ export class SessionNode implements SessionNodes {
 
   advance(ms: number): Promise<void> {
     return this.clock.advance(ms);
+  }
+
+  /** At QoS 1, as somebody who is connected here. */
+  async publish(topic: string, text: string): Promise<void> {
+    const { store, clock } = this.world;
+    const shape = { topic, publisher: "p", form: "raw" as const, qos: 1 as const, retain: false };
+    const rest = { expiryUs: 0, expiryOffset: 0, keep: true, evidence: undefined };
+    const frame = Buffer.from(text);
+    const stored = new Promise<void>((resolve) => {
+      store.append({ ...shape, ...rest, frame }, () => resolve());
+    });
+    await clock.complete(stored);
+    await clock.advance(10);
   }
 
   client(clientId: string): TestClient {
@@ -232,12 +247,30 @@ export class SessionNode implements SessionNodes {
 
   // ------------------------------------------------------------ the store
 
+  get #logsUs(): number {
+    return this.logsUs ?? Number.MAX_SAFE_INTEGER;
+  }
+
   #face(isNow: () => boolean): Store {
     const { store } = this.world;
     const shards = store.stateShards.map((shard, at) => this.#shard(shard, at, isNow));
     const own: Partial<Store> = {
       stateShards: shards,
       state: () => shards[0] as MapShard,
+      isShared: true,
+      tail: () => {
+        const tail = store.tail();
+        for (const [shard, timeUs] of tail) tail.set(shard, Math.min(timeUs, this.#logsUs));
+        return tail;
+      },
+      fetch: async (refs) => {
+        const bodies = await store.fetch(refs);
+        return bodies.map((body) => (body && body.timeUs <= this.#logsUs ? body : undefined));
+      },
+      barrier: () => {
+        this.logsUs = undefined;
+        return new Promise((resolve) => this.clock.schedule(wordMs, resolve));
+      },
     };
     return new Proxy(store, {
       get: (target, name) => {

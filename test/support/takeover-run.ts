@@ -215,7 +215,8 @@ class Writer extends Wanderer {
 
   protected override got(packet: Packet): void {
     if (packet.type === "pubrec" && packet.packetId === this.#packetId) {
-      if (packet.reasonCode >= 0x80) throw new Error(`${this.#text} is refused: ${packet.reasonCode}`);
+      if (packet.reasonCode >= 0x80)
+        throw new Error(`${this.#text} is refused: ${packet.reasonCode}`);
       this.run.acked.add(this.#text);
       this.#phase = "release";
       this.#release();
@@ -275,7 +276,11 @@ export class TakeoverRun {
       mqtt: { restartGrace: "3s" },
     });
     this.#random = this.#cluster.random.split("history");
-    this.#readers = [new Reader(this, "one", 1), new Reader(this, "two", 2), new Reader(this, "too", 2)];
+    this.#readers = [
+      new Reader(this, "one", 1),
+      new Reader(this, "two", 2),
+      new Reader(this, "too", 2),
+    ];
     this.#writers = [new Writer(this, "w1"), new Writer(this, "w2")];
     this.#mortals = [new Mortal(this, "m1"), new Mortal(this, "m2")];
   }
@@ -381,7 +386,8 @@ export class TakeoverRun {
     await this.#until(
       () => this.#all.every(({ isIn }) => isIn) && this.#writers.every(({ isIdle }) => isIdle),
     );
-    const missing = () => this.#readers.some(({ seen }) => [...this.acked].some((text) => !seen.has(text)));
+    const missing = () =>
+      this.#readers.some(({ seen }) => [...this.acked].some((text) => !seen.has(text)));
     await this.#until(() => !missing());
     for (const mortal of this.#mortals) mortal.leave();
     const isDead = (mortal: Mortal): boolean =>

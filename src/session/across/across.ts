@@ -125,10 +125,11 @@ export class Across {
         try {
           const outcome = await connect(cleared);
           const session = attached.get(clientId);
-          if (session === undefined) return outcome;
+          const taken = { ...outcome, tookOver: cleared.isReleased };
+          if (session === undefined) return taken;
           session.arrivedUs = coming.arrivedUs;
           if (session.durable) await this.#checkClaim(session);
-          if (!coming.isOvertaken) return outcome;
+          if (!coming.isOvertaken) return taken;
           await this.#leave(session);
         } catch (error) {
           const isLost = isCodedError(error, "STORE_GUARD_FAILED");

@@ -349,6 +349,10 @@ export class Inspector implements SessionInspector {
     await this.#inTurn(clientId, async (stored) => {
       const { keys, epoch, incarnation, dropped, closed, claim } = stored;
       const cursor = context.store.tail();
+      // This replica may be behind what another node has dispatched.
+      for (const [shard, timeUs] of stored.cursor) {
+        cursor.set(shard, Math.max(timeUs, cursor.get(shard) ?? 0));
+      }
       // An exchange that has begun at QoS 2 has to be completed.
       const kept = stored.inFlight.filter(({ record }) => record.qos === 2 && record.sent);
       const gone = stored.inFlight.filter((one) => !kept.includes(one));

@@ -103,6 +103,19 @@ describe("a takeover between nodes", () => {
   });
 });
 
+test("what was sent at another node is sent again, also where the replica is behind", async () => {
+  const one = await world.node(1).client("s").connect();
+  await one.subscribe("a");
+  const behindUs = clock.wallUs();
+  await clock.advance(10);
+  await world.node(1).publish("a", "hello");
+  expect(one.take()).toEqual(["suback 1", "publish 1 q1 a hello"]);
+  world.node(2).logsUs = behindUs;
+  const two = await world.node(2).client("s").connect();
+  await clock.advance(100);
+  expect(two.take()).toEqual(["publish 1 q1 dup a hello"]);
+});
+
 describe("sessions in memory", () => {
   const memory = { clean: true, expiryS: 0 };
 
