@@ -159,14 +159,16 @@ export class SessionRegistry implements Sessions {
         this.#durableCount++;
       },
     });
-    this.inspector = new Inspector({
+    const inspector = new Inspector({
       ...{ context: this.#context, table: this.#table, turnstile: this.#turnstile },
       closing: this.#closing,
       attached: (clientId) => {
         const session = this.#active.get(clientId);
         return session?.durable ? session : undefined;
       },
+      operate: async (owner, operation) => this.#across?.operate(owner, operation),
     });
+    this.inspector = inspector;
     this.#timers = new SessionTimers({
       context: this.#context,
       timeline: this.#timeline,
@@ -175,15 +177,16 @@ export class SessionRegistry implements Sessions {
       wills: this.#wills,
       isConnected: (clientId) => this.#active.has(clientId),
     });
-    this.#across = nodes && this.#createAcross(nodes);
+    this.#across = nodes && this.#createAcross(nodes, inspector);
   }
 
-  #createAcross(nodes: SessionNodes): Across {
+  #createAcross(nodes: SessionNodes, inspector: Inspector): Across {
     return new Across({
       ...{ context: this.#context, nodes, turnstile: this.#turnstile, closing: this.#closing },
       ...{ claiming: this.#claiming, timeline: this.#timeline, timers: this.#timers },
       ...{ wills: this.#wills, attached: this.#active },
       dropped: (session) => this.#dropped(session),
+      operated: (operation) => inspector.operateHere(operation),
     });
   }
 

@@ -87,6 +87,10 @@ export class SessionNode implements SessionNodes {
   /** The fate of its next writes stays unknown to it: whether they happen. */
   fates: Array<"happens" | "lost"> = [];
   readonly logged: string[] = [];
+  /** What others ask it is not answered. */
+  isMute = false;
+  /** How long a write of these keys is on its way. */
+  delayMsOf: (keys: readonly string[]) => number = () => 0;
   /** Its replicas of the logs have got so far, until a barrier brings them up to now. */
   logsUs: number | undefined;
   #boots = 0;
@@ -202,6 +206,7 @@ export class SessionNode implements SessionNodes {
       this.clock.schedule(timeoutMs, () => reject(coded("CLUSTER_PEER_SILENT")));
       this.clock.schedule(wordMs, () => {
         if (!this.#reaches(other)) return reject(unreached());
+        if (other.isMute) return;
         Promise.resolve(other.#handlers.get(kind)?.(this.node, bytes)).then(
           (answer) =>
             this.clock.schedule(wordMs, () => {
@@ -326,7 +331,11 @@ export class SessionNode implements SessionNodes {
       isOver = true;
       done(error, timeUs);
     };
-    const go = (): void => shard.write(writes, guards, tell);
+    const delayMs = this.delayMsOf(writes.map(({ key }) => key));
+    const go = (): void => {
+      if (delayMs === 0) shard.write(writes, guards, tell);
+      else this.clock.schedule(delayMs, () => shard.write(writes, guards, tell));
+    };
     const fate = this.fates.shift();
     if (fate !== undefined) {
       if (fate === "happens") shard.write(writes, guards, () => undefined);

@@ -18,8 +18,12 @@ import type { Claiming } from "../claiming.ts";
 import type { Closing } from "../closing.ts";
 import type { SessionContext } from "../context.ts";
 import {
+  decodeOperation,
   decodeRelease,
+  encodeOperation,
   encodeRelease,
+  type Operation,
+  operated,
   type Release,
   released as releasedAs,
 } from "../core/node-words.ts";
@@ -52,10 +56,15 @@ export type AcrossParts = {
   readonly attached: ReadonlyMap<string, AttachedSession>;
   /** It is stopped, and attached no more; its will goes its way if it has no record. */
   readonly dropped: (session: AttachedSession) => Promise<void>;
+  /** What an operator asks for at another node; undefined where the session is not attached. */
+  readonly operated: (operation: Operation) => Promise<boolean | undefined>;
 };
 
 const sessionTakenOver = 0x8e;
 const releaseKind = "session.release";
+const operateKind = "session.operate";
+/** An operator waits for a write there. */
+const operateMs = 15_000;
 /** Claims of one CONNECT that other nodes are faster with. */
 const attemptsMax = 8;
 /** A session that was left for another node is not claimed any more after it: a CONNECT waits less. */
@@ -92,6 +101,7 @@ export class Across {
       owned: (shard, record) => this.#owned(shard, record),
     });
     nodes.handle(releaseKind, (_, bytes) => this.#onRelease(bytes));
+    nodes.handle(operateKind, (_, bytes) => this.#onOperate(bytes));
     nodes.onPeersChanged((node, isReached) => {
       if (isReached) this.#settle(node);
     });
@@ -169,6 +179,26 @@ export class Across {
     const { nodes } = this.#parts;
     if (owner === undefined) return false;
     return this.#isOwn(owner) || nodes.startOf(owner.node) === owner.start;
+  }
+
+  /**
+   * Undefined: its node serves it no more, or is gone for good. Rejects where the node that may still
+   * serve it cannot be asked.
+   */
+  async operate(owner: Owner, operation: Operation): Promise<boolean | undefined> {
+    const { nodes } = this.#parts;
+    const start = nodes.startOf(owner.node);
+    if (start !== undefined && start !== owner.start) return undefined;
+    const bytes = encodeOperation(operation);
+    const [answer] = await nodes.ask(owner.node, operateKind, bytes, operateMs);
+    return answer === operated.elsewhere ? undefined : answer === operated.done;
+  }
+
+  async #onOperate(bytes: Uint8Array): Promise<Uint8Array> {
+    const operation = decodeOperation(bytes);
+    const done = operation && (await this.#parts.operated(operation));
+    if (done === undefined) return Uint8Array.of(operated.elsewhere);
+    return Uint8Array.of(done ? operated.done : operated.nothing);
   }
 
   // -------------------------------------------------------------- coming

@@ -25,6 +25,25 @@ export const released = {
 
 export type Release = { readonly clientId: string; readonly user: string | undefined };
 
+/** What an operator asks of a session that another node serves. */
+export type Operation = {
+  readonly what: "end" | "purge" | "unsubscribe";
+  readonly clientId: string;
+  /** "" where it needs none. */
+  readonly filter: string;
+};
+
+/** Of operations. */
+export const operated = {
+  /** It is not served here. */
+  elsewhere: 0,
+  done: 1,
+  /** There was no such subscription. */
+  nothing: 2,
+} as const;
+
+const operations: ReadonlyArray<Operation["what"]> = ["end", "purge", "unsubscribe"];
+
 /** Arrivals asked about at a time. */
 export const arrivalsMax = 1_000;
 
@@ -56,6 +75,18 @@ export function decodeRelease(bytes: Uint8Array): Release | undefined {
   return read(bytes, (input) => {
     const clientId = input.string();
     return { clientId, user: input.u8() === 0 ? undefined : input.string() };
+  });
+}
+
+export function encodeOperation({ what, clientId, filter }: Operation): Buffer {
+  const out = new ByteWriter(64).u8(operations.indexOf(what));
+  return out.string(clientId).string(filter).finish();
+}
+
+export function decodeOperation(bytes: Uint8Array): Operation | undefined {
+  return read(bytes, (input) => {
+    const what = operations[input.u8()];
+    return what && { what, clientId: input.string(), filter: input.string() };
   });
 }
 

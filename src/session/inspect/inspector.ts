@@ -23,12 +23,14 @@ import type {
 import type { Closing } from "../closing.ts";
 import type { SessionContext } from "../context.ts";
 import { isExpired } from "../core/choose.ts";
+import type { Operation } from "../core/node-words.ts";
 import {
   decodeClaim,
   decodeClosed,
   decodeSubscription,
   encodeCursor,
   encodeDue,
+  type Owner,
 } from "../core/records.ts";
 import type { DurableSession } from "../durable.ts";
 import { sessionErrors } from "../errors.ts";
@@ -59,6 +61,8 @@ export type InspectorParts = {
   readonly closing: Closing;
   /** The durable session of a connected client. */
   readonly attached: (clientId: string) => DurableSession | undefined;
+  /** Has the node that serves a session do it. Undefined: none does any more. */
+  readonly operate: (owner: Owner, operation: Operation) => Promise<boolean | undefined>;
 };
 
 const administrativeAction = 0x98;
@@ -190,6 +194,8 @@ export class Inspector implements SessionInspector {
   async removeSubscription(clientId: string, filter: string): Promise<boolean | undefined> {
     const attached = this.#parts.attached(clientId);
     if (attached !== undefined) return (await attached.unsubscribe([filter]))[0] ?? false;
+    const there = await this.#operate({ what: "unsubscribe", clientId, filter });
+    if (there !== undefined) return there;
     return this.#inTurn(clientId, async (stored) => {
       const known = stored.subscriptions.find(({ subscription }) => subscription.filter === filter);
       if (known === undefined) return false;
@@ -199,6 +205,20 @@ export class Inspector implements SessionInspector {
       if (known.subscription.qos > 0) interestOf(this.#parts.context, clientId).leave(filter);
       return true;
     });
+  }
+
+  /** Of a session that this node serves; undefined where it does not. */
+  async operateHere({ what, clientId, filter }: Operation): Promise<boolean | undefined> {
+    if (this.#parts.attached(clientId) === undefined) return undefined;
+    if (what === "unsubscribe") return this.removeSubscription(clientId, filter);
+    await (what === "end" ? this.#endOne(clientId) : this.#purgeOne(clientId));
+    return true;
+  }
+
+  async #operate(operation: Operation): Promise<boolean | undefined> {
+    const { table, operate } = this.#parts;
+    const owner = table.get(operation.clientId)?.elsewhere;
+    return owner === undefined ? undefined : operate(owner, operation);
   }
 
   // -------------------------------------------------------------- finding
@@ -345,6 +365,7 @@ export class Inspector implements SessionInspector {
       await attached.skipBacklog();
       return;
     }
+    if ((await this.#operate({ what: "purge", clientId, filter: "" })) !== undefined) return;
     const { context, table } = this.#parts;
     await this.#inTurn(clientId, async (stored) => {
       const { keys, epoch, incarnation, dropped, closed, claim } = stored;
@@ -379,6 +400,9 @@ export class Inspector implements SessionInspector {
       await done;
       return;
     }
+    // Where its node cannot be asked, what that still writes is refused.
+    const ended = this.#operate({ what: "end", clientId, filter: "" }).catch(() => undefined);
+    if ((await ended) !== undefined) return;
     await this.#inTurn(clientId, (stored) => this.#parts.closing.remove(stored, true));
   }
 

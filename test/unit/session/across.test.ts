@@ -55,6 +55,23 @@ describe("a takeover between nodes", () => {
     expect(await ownerNode()).toBe(2);
   });
 
+  test("what an owner that does not answer was still acked is in the session that goes on", async () => {
+    for (let afterMs = 0; afterMs < 12; afterMs++) {
+      const id = `s${afterMs}`;
+      const one = await world.node(1).client(id).connect();
+      world.node(1).isMute = true;
+      const two = world.node(2).client(id);
+      const coming = two.connectLater();
+      await clock.advance(world.settings.takeoverWaitMs * 2 + afterMs - 4);
+      const results = await clock.complete(one.subscribeLater("late").catch(() => []));
+      await clock.complete(coming);
+      world.node(1).isMute = false;
+      const isAcked = (results[0]?.reasonCode ?? 0x80) < 0x80;
+      const has = [...(two.session?.subscriptions() ?? [])].length === 1;
+      expect(has, `${afterMs} ms later`).toBe(isAcked);
+    }
+  });
+
   test("a former owner that writes nothing hears of the other claim from its row", async () => {
     const one = await world.node(1).client("s").connect();
     world.node(1).cut();
@@ -128,6 +145,20 @@ describe("sessions in memory", () => {
     expect(one.take()).toEqual(["end 0x8e"]);
     await clock.advance(100);
     expect(world.wills).toEqual(["s w bye"]);
+  });
+
+  test("of two that come at once one stays", async () => {
+    for (const apartMs of [0, 0, 1, 2, 3]) {
+      const one = world.node(2).client("s");
+      const two = world.node(1).client("s");
+      const coming = [one.connectLater(memory)];
+      await clock.advance(apartMs);
+      coming.push(two.connectLater(memory));
+      await clock.complete(Promise.allSettled(coming));
+      await clock.advance(100);
+      const connected = [1, 2].map((node) => world.node(node).sessions.counts().connected);
+      expect(connected[0]! + connected[1]!, `${apartMs} ms apart`).toBe(1);
+    }
   });
 
   test("a clean start discards what is stored, whichever node it was at", async () => {
@@ -212,6 +243,23 @@ describe("what each node knows of the sessions of all", () => {
     await clock.advance(10);
     for (const node of [1, 2, 3]) expect(await list(node)).toEqual([]);
     expect(world.nodes.map(({ sessions }) => sessions.counts().durable)).toEqual([0, 0, 0]);
+  });
+
+  test("an operator ends, purges and unsubscribes them from any node", async () => {
+    const one = await world.node(1).client("a").connect();
+    await one.subscribe("t");
+    const { inspector } = world.node(2).sessions;
+    const query = { clientId: "a" };
+    const request = { countMax: 10, dryRun: false };
+    expect(await clock.complete(inspector.removeSubscription("a", "none"))).toBe(false);
+    expect(await clock.complete(inspector.removeSubscription("a", "t"))).toBe(true);
+    expect([...(one.session?.subscriptions() ?? [])]).toEqual([]);
+    await clock.complete(inspector.purge(query, request));
+    expect(one.connected).toBe(true);
+    await clock.complete(inspector.end(query, request));
+    expect(one.take()).toContain("end 0x98");
+    await clock.advance(10);
+    expect(world.keys()).toEqual([]);
   });
 
   test("what was gone through while a node was cut off is known when it is not any more", async () => {
