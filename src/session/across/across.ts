@@ -100,7 +100,7 @@ export class Across {
       isOwn: (owner) => this.#isOwn(owner),
       owned: (shard, record) => this.#owned(shard, record),
     });
-    nodes.handle(releaseKind, (_, bytes) => this.#onRelease(bytes));
+    nodes.handle(releaseKind, (from, bytes) => this.#onRelease(from, bytes));
     nodes.handle(operateKind, (_, bytes) => this.#onOperate(bytes));
     nodes.onPeersChanged((node, isReached) => {
       if (isReached) this.#settle(node);
@@ -217,7 +217,12 @@ export class Across {
     let failure = await known;
     let isReleased = false;
     if (users.length > 0) {
-      const answers = await Promise.all(users.map((node) => this.#ask(node, { clientId, user })));
+      const { arrivedUs } = coming;
+      const release = { clientId, arrivedUs, user };
+      const asking = Promise.all(users.map((node) => this.#ask(node, release)));
+      // Who has overtaken it may be waiting for it in turn.
+      const answers = await Promise.race([asking, overtaken(coming)]);
+      if (answers === undefined) throw this.#overtaken(clientId);
       if (answers.includes(releasedAs.refused)) {
         context.counters.usersRefused++;
         throw sessionErrors.userMismatch({ clientId: JSON.stringify(clientId) });
@@ -260,13 +265,15 @@ export class Across {
 
   // -------------------------------------------------------------- leaving
 
-  async #onRelease(bytes: Uint8Array): Promise<Uint8Array> {
+  async #onRelease(from: number, bytes: Uint8Array): Promise<Uint8Array> {
     const release = decodeRelease(bytes);
     if (release === undefined) return Uint8Array.of(releasedAs.none);
     const { clientId, user } = release;
+    const isClaimable = this.#presence.claimable(release, from);
     const answer = await this.#parts.turnstile.run(clientId, async () => {
       const session = this.#parts.attached.get(clientId);
       if (session === undefined || this.#isStopped) return releasedAs.none;
+      if (!isClaimable(session.arrivedUs)) return releasedAs.none;
       if (session.user !== user) return releasedAs.refused;
       await this.#leave(session);
       return releasedAs.released;
@@ -361,4 +368,11 @@ export class Across {
       this.#parts.context.logger.warn("session.presence_failed", { node, error });
     });
   }
+}
+
+function overtaken(coming: Coming): Promise<undefined> {
+  return new Promise((resolve) => {
+    coming.onOvertaken = () => resolve(undefined);
+    if (coming.isOvertaken) resolve(undefined);
+  });
 }

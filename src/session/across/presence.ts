@@ -29,7 +29,11 @@ export type PresenceParts = {
   readonly displaced: (clientId: string) => void;
 };
 
-export type Coming = Arrival & { isOvertaken: boolean };
+export type Coming = Arrival & {
+  isOvertaken: boolean;
+  /** Told when it is. */
+  onOvertaken: () => void;
+};
 
 type Question = { readonly coming: Coming; told(nodes: readonly number[]): void };
 
@@ -50,13 +54,25 @@ export class Presence {
   /** From now on others hear of it. One of a client at a time. */
   comes(clientId: string): Coming {
     const arrivedUs = this.#parts.context.clock.wallUs();
-    const coming = { clientId, arrivedUs, isOvertaken: false };
+    const onOvertaken = (): void => undefined;
+    const coming = { clientId, arrivedUs, isOvertaken: false, onOvertaken };
     this.#coming.set(clientId, coming);
     return coming;
   }
 
   left(coming: Coming): void {
     this.#coming.delete(coming.clientId);
+  }
+
+  /**
+   * What an arrival at another node may ask for here now: the session that is attached, and that of a
+   * connection which comes, unless it is later. One that comes afterwards is none of its business.
+   */
+  claimable(theirs: Arrival, from: number): (arrivedUs: number) => boolean {
+    const own = this.#parts.arrivedUs(theirs.clientId);
+    const coming = this.#coming.get(theirs.clientId);
+    const yields = coming !== undefined && !this.#isLater(coming.arrivedUs, theirs.arrivedUs, from);
+    return (arrivedUs) => arrivedUs === own || (yields && arrivedUs === coming.arrivedUs);
   }
 
   /** Nodes that use the client id of one that comes; it may be overtaken when this resolves. */
@@ -110,7 +126,7 @@ export class Presence {
       }
       for (const [index, { coming }] of questions.entries()) {
         if (answer[index] === presence.here) users[index]?.push(node);
-        if (answer[index] === presence.later) coming.isOvertaken = true;
+        if (answer[index] === presence.later) overtake(coming);
       }
     });
     await Promise.all(asking).finally(() => {
@@ -129,7 +145,7 @@ export class Presence {
         return isHere ? presence.here : presence.none;
       }
       if (this.#isLater(coming.arrivedUs, theirs.arrivedUs, from)) return presence.later;
-      coming.isOvertaken = true;
+      overtake(coming);
       return presence.here;
     });
   }
@@ -148,4 +164,9 @@ export class Presence {
   #isLater(ownUs: number, theirUs: number, theirNode: number): boolean {
     return ownUs === theirUs ? this.#parts.nodes.node > theirNode : ownUs > theirUs;
   }
+}
+
+function overtake(coming: Coming): void {
+  coming.isOvertaken = true;
+  coming.onOvertaken();
 }

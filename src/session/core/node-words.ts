@@ -23,7 +23,8 @@ export const released = {
   refused: 2,
 } as const;
 
-export type Release = { readonly clientId: string; readonly user: string | undefined };
+/** Who comes asks for the client id. */
+export type Release = Arrival & { readonly user: string | undefined };
 
 /** What an operator asks of a session that another node serves. */
 export type Operation = {
@@ -66,15 +67,16 @@ export function decodeArrivals(bytes: Uint8Array): Arrival[] | undefined {
   });
 }
 
-export function encodeRelease({ clientId, user }: Release): Buffer {
-  const out = new ByteWriter(64).string(clientId);
+export function encodeRelease({ clientId, arrivedUs, user }: Release): Buffer {
+  const out = new ByteWriter(64).string(clientId).varint(arrivedUs);
   return user === undefined ? out.u8(0).finish() : out.u8(1).string(user).finish();
 }
 
 export function decodeRelease(bytes: Uint8Array): Release | undefined {
   return read(bytes, (input) => {
     const clientId = input.string();
-    return { clientId, user: input.u8() === 0 ? undefined : input.string() };
+    const arrivedUs = input.varint();
+    return { clientId, arrivedUs, user: input.u8() === 0 ? undefined : input.string() };
   });
 }
 
