@@ -374,6 +374,8 @@ export class PublishQueue {
       this.#holdAgain();
       return false;
     }
+    // It stays among the steps as long as this drain goes on: it is not to be held with another.
+    step.state = "refused";
     this.#refuse(step);
     return true;
   }
@@ -384,7 +386,9 @@ export class PublishQueue {
     const isRefusing = this.#parts.path.store.refusalOf(step.message.topic) !== undefined;
     if (step.error === undefined || !mayPass(step.error, isRefusing)) return false;
     if (this.#restMs() <= 0) return false;
-    return !this.#steps.some(
+    // Those before it may be here still, as long as this drain goes on.
+    const behind = this.#steps.slice(this.#steps.indexOf(step) + 1);
+    return !behind.some(
       (other) => other.kind === "publish" && other.state === "done" && writes(other),
     );
   }
@@ -467,6 +471,7 @@ export class PublishQueue {
   /** The store takes writes again: what is held goes on, in order. */
   #resume(): void {
     this.#awaitsStore = false;
+    this.#cancelWait?.();
     this.#cancelDeadline?.();
     this.#cancelDeadline = undefined;
     // Over a copy: what the store answers at once leaves the queue while we go through it.

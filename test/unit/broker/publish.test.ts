@@ -454,4 +454,28 @@ describe("what cannot be stored", () => {
     await world.advance();
     expect(p.take()).toEqual(["puback #1 0x83", "puback #2"]);
   });
+
+  test("one that was refused for its order is not held with another: the client is read on", async () => {
+    const world = await BrokerWorld.start();
+    const s = await world.connect("s", durable);
+    s.subscribe("t");
+    const p = await world.connect("p");
+    await world.advance();
+    world.store.keepsAnswers = true;
+    const [one, two, three, four] = [1, 2, 3, 4].map((id) => publishing("t", `${id}`, { id }));
+    p.say(one!, two!, three!, four!);
+    await world.advance();
+    const [first, second, third, fourth] = world.store.kept;
+    fourth!.fail(noQuorum);
+    third!.commit();
+    second!.fail(noQuorum);
+    world.store.keepsAnswers = false;
+    // All that is behind it has its answer: one drain goes through all four.
+    first!.commit();
+    await world.advance(300);
+    expect(p.take()).toEqual(["puback #1", "puback #2 0x83", "puback #3", "puback #4"]);
+    p.publish("t", "5", { id: 5 });
+    await world.advance();
+    expect(p.take()).toEqual(["puback #5"]);
+  });
 });
