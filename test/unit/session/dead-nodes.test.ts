@@ -83,6 +83,18 @@ describe("a node that is gone", () => {
     expect(world.wills).toHaveLength(3);
   });
 
+  test("each node that is gone has a grace of its own", async () => {
+    await world.node(2).client("a").connect({ will: bye });
+    await world.node(3).client("b").connect({ will: bye });
+    world.node(2).kill();
+    await clock.advance(graceMs / 2);
+    world.node(3).kill();
+    await clock.advance(graceMs / 2 + 2_000);
+    expect(world.wills).toEqual(["a w bye"]);
+    await clock.advance(graceMs / 2);
+    expect(world.wills).toEqual(["a w bye", "b w bye"]);
+  });
+
   test("one that was only cut off ends the connections that were taken for lost: one will each", async () => {
     const one = await world.node(2).client("s").connect({ will: bye });
     world.node(2).cut();
