@@ -233,4 +233,23 @@ describe("wills half published", () => {
       await again.disconnect(0);
     }
   });
+
+  test("a node that does not answer while it publishes one is not repeated", async () => {
+    // Marked, taken, the writer's epoch, removed: each is on its way when the other node looks.
+    for (const slowMs of [700, 1_000, 1_050, 1_100, 2_010, 2_050, 2_100]) {
+      world.wills.length = 0;
+      const one = await world.node(2).client("s").connect({ will: bye });
+      world.node(2).delayMsOf = ([key = ""]) => (key.startsWith("fire/") ? slowMs : 0);
+      world.node(2).isMute = true;
+      const closing = one.session?.detach({ kind: "lost", expiryS: undefined });
+      await clock.runUntil(() => world.keys().some((key) => key.startsWith("fire/")));
+      const again = await world.node(3).client("s").connect();
+      await clock.complete(closing as Promise<void>);
+      await clock.advance(40_000);
+      expect(world.wills, `${slowMs} ms slower`).toEqual(["s w bye"]);
+      world.node(2).isMute = false;
+      world.node(2).delayMsOf = () => 0;
+      await again.disconnect(0);
+    }
+  });
 });
