@@ -147,6 +147,20 @@ describe("deadlines", () => {
     expect([world.wills.length, world.keys()]).toEqual([4, []]);
   });
 
+  test("a leader that is late to remove a session ends nothing of whoever has resumed it", async () => {
+    const one = await world.node(2).client("s").connect({ expiryS: 20 });
+    await one.drop();
+    world.node(3).delayMsOf = () => 1_500;
+    world.node(1).delayMsOf = () => 1_600;
+    await clock.advance(19_990);
+    const again = await world.node(3).client("s").connect();
+    expect(again.sessionPresent).toBe(true);
+    await clock.advance(5_000);
+    expect(world.store.evidenceEnded).toEqual([]);
+    expect(live()).toEqual([keys.live]);
+    expect(again.take()).toEqual([]);
+  });
+
   test("a client that comes back at the last moment keeps its session or gets a new one, never half", async () => {
     const one = await world.node(2).client("s").connect({ expiryS: 20 });
     await one.subscribe("a");
