@@ -115,8 +115,8 @@ export const adminErrors = defineErrors({
   unserved: {
     code: "ADMIN_NOT_SERVED",
     kind: "invalid",
-    message: "{what}: this is a store node of a cluster, and MQTT does not run on a cluster yet",
-    help: "Clients, sessions, subscriptions, retained messages, users and rules are of nodes by themselves.",
+    message: "{what}: this is a store node of a cluster (cluster.storeOnly), which serves no MQTT",
+    help: "Clients, sessions, subscriptions, retained messages, users and rules are of nodes that serve MQTT.",
   },
   databasesFixed: {
     code: "ADMIN_DATABASES_FIXED",

@@ -62,6 +62,8 @@ export type BrokerComponents = {
   readonly version?: string;
   /** Of a member of a cluster: the way to the clients of the other nodes. */
   readonly peers?: (parts: LivePeersParts) => LivePeers;
+  /** Nothing is written, and nobody knows for how long: a member of a cluster without a majority. */
+  readonly isStuck?: () => boolean;
   /** Memory that the process uses, for `overload`; default: not known. */
   readonly memoryBytes?: () => number;
   /** The broker owns what this returns. */
@@ -75,6 +77,8 @@ const nothing: ConnectionHandlers = {
 };
 
 const drainTellMs = 1000;
+/** Longer than an election. */
+const strandedMs = 10_000;
 
 export class Broker implements ConnectionOwner {
   readonly counters: BrokerCounters;
@@ -315,18 +319,23 @@ export class Broker implements ConnectionOwner {
    * full volume may stay full. To the next start those sessions ended without notice.
    */
   async #closeSessions(): Promise<void> {
-    const { clock, store, logger } = this.#components;
+    const { clock, store, logger, isStuck = () => false } = this.#components;
     const { lingerMs } = this.#settings;
+    let stuckSinceMs: number | undefined;
     let isDone = false;
     const closing = this.#letSessionsGo().then(() => {
       isDone = true;
     });
     while (!isDone) {
       await Promise.race([closing, sleep(clock, lingerMs)]);
+      stuckSinceMs = isStuck() ? (stuckSinceMs ?? clock.elapsedMs()) : undefined;
+      const isStranded = clock.elapsedMs() - (stuckSinceMs ?? Infinity) >= strandedMs;
       const { refusal } = store;
-      if (isDone || refusal === undefined || refusal.kind === "retry") continue;
+      const takesNothing = refusal !== undefined && refusal.kind !== "retry";
+      if (isDone || !(takesNothing || isStranded)) continue;
       closing.catch(() => undefined); // nobody waits for it any more
-      logger.warn("broker.sessions_left_open", { reason: refusal.message });
+      const reason = refusal?.message ?? "no majority of the cluster is reached";
+      logger.warn("broker.sessions_left_open", { reason });
       return;
     }
   }

@@ -83,7 +83,7 @@ export const nodeErrors = defineErrors({
     code: "NODE_STORE_ONLY",
     kind: "invalid",
     message: "this is a store node of a cluster: it has no MQTT, no users and no rules",
-    help: "MQTT does not run on a cluster in this release. Use `store`, or start a node by itself.",
+    help: "Use `store`, ask a node that serves, or start this one without cluster.storeOnly.",
   },
   dataDirInUse: {
     code: "NODE_DATA_DIR_IN_USE",

@@ -4,8 +4,8 @@
 // Two steps, with the store's own start between them: its replay must know the filters of durable
 // sessions. Nothing listens before the second.
 
-import { type Clock, type Closer, isCodedError, sleep } from "../base/index.ts";
-import { type BrokerComponents, createBroker } from "../broker/index.ts";
+import { type Clock, type Closer, isCodedError, type Logger, sleep } from "../base/index.ts";
+import { type Broker, type BrokerComponents, createBroker } from "../broker/index.ts";
 import type { NodeChannel } from "../cluster/index.ts";
 import { consumedFloors, createSessions, type SessionNodes } from "../session/index.ts";
 import type { LocalStore, MapShard } from "../store/index.ts";
@@ -23,6 +23,7 @@ export type Place = {
   /** Of a member of a cluster: words to the other nodes. */
   readonly channel?: NodeChannel;
   readonly peers?: BrokerComponents["peers"];
+  readonly isStuck?: () => boolean;
   /** The same as sessions speak them. */
   readonly nodes?: SessionNodes;
 };
@@ -38,7 +39,7 @@ export type Serving = {
 export async function prepareServing(
   context: AssembleContext,
   closer: Closer,
-  { store, peers, nodes }: Place,
+  { store, peers, isStuck, nodes }: Place,
 ): Promise<Serving> {
   const { settings, components } = context;
   const { clock, random, logger, network, phase } = components;
@@ -54,6 +55,7 @@ export async function prepareServing(
     ...{ network, clock, random, logger, store, memoryBytes, version, access: security.access },
     ...{ hooks: components.hooks ?? [], reservedUser: insideUser },
     ...(peers === undefined ? {} : { peers }),
+    ...(isStuck === undefined ? {} : { isStuck }),
     createSessions: (ports) =>
       createSessions(sessionSettings(settings), {
         ...{ store, clock, logger, nodes, ...ports, ...hooks },
@@ -65,6 +67,7 @@ export async function prepareServing(
   return {
     begin: async () => {
       if (isShared) await caughtUp(meta, clock);
+      if (isShared) warnOfGroups(broker, logger);
       closer.own(broker);
       broker.start();
       // Loops of the program end while the broker can still take their acknowledgements.
@@ -79,6 +82,13 @@ export async function prepareServing(
       return { listeners: listeners.bound, security, parts: { broker, inside } };
     },
   };
+}
+
+/** From the time when the data were those of a node by itself: new ones are refused. */
+function warnOfGroups({ sessions }: Broker, logger: Logger): void {
+  const { groups } = sessions.sharedGroups.list({}, { countMax: 1_000 });
+  const names = groups.filter(({ durable }) => durable).map(({ group }) => group);
+  if (names.length > 0) logger.warn("node.shared_groups_not_shared", { groups: names.join(" ") });
 }
 
 /** Who was locked out anywhere before does not get in here. Without a majority nobody gets in. */

@@ -116,3 +116,39 @@ test("users and rules that change at one node hold at every other", async () => 
   const again = await SimClient.connect(second, "c", login);
   expect(again.received[0]).not.toMatchObject({ reasonCode: 0 });
 });
+
+test("a node stops in bounded time, also where no majority takes what its sessions would write", async () => {
+  const { machines, clock } = await start("no majority");
+  const [first, second, third] = machines as [MqttMachine, MqttMachine, MqttMachine];
+  const reader = await SimClient.connect(first, "reader");
+  await reader.ask(subscribePacket("t", 1), "suback");
+  second.die("kill");
+  third.die("kill");
+  reader.say(publishPacket("t", "never acked", 1));
+  const sinceMs = clock.elapsedMs();
+  await first.stop();
+  expect(clock.elapsedMs() - sinceMs).toBeLessThan(60_000);
+  expect(reader.received.some(({ type }) => type === "puback")).toBe(false);
+});
+
+test("a shared subscription of a durable session is refused, that of one in memory is dealt over all nodes", async () => {
+  const { machines, clock } = await start("shared");
+  const [first, second, third] = machines as [MqttMachine, MqttMachine, MqttMachine];
+  const durable = await SimClient.connect(first, "durable");
+  const refused = await durable.ask(subscribePacket("$share/g/t", 1), "suback");
+  expect(refused).toMatchObject({ reasonCodes: [0x9e] });
+  const members: SimClient[] = [];
+  for (const machine of [first, second]) {
+    const member = await SimClient.connect(machine, `at ${machine.name}`, clean);
+    await member.ask(subscribePacket("$share/g/t", 1), "suback");
+    members.push(member);
+  }
+  const writer = await SimClient.connect(third, "writer", clean);
+  const texts = Array.from({ length: 10 }, (_, at) => `message ${at}`);
+  for (const text of texts) await writer.ask(publishPacket("t", text, 1), "puback");
+  const got = () => members.flatMap((member) => member.payloads("t"));
+  await clock.runUntil(() => got().length >= texts.length);
+  await clock.advance(500);
+  expect(got().sort()).toEqual(texts);
+  expect(members.map((member) => member.payloads("t").length)).toEqual([5, 5]);
+});

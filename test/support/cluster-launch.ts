@@ -1,4 +1,4 @@
-// A store node of a cluster, by the launcher, as its operator runs it.
+// A member of a cluster, by the launcher, as its operator runs it.
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { writeFileSync } from "node:fs";
@@ -62,20 +62,26 @@ export class LaunchedMember {
   }
 
   get #adminPort(): number | undefined {
-    const port = /^ready mqtt=off admin=\S+:(\d+) /m.exec(this.#told)?.[1];
+    const port = /^ready mqtt=\S+ admin=\S+:(\d+) /m.exec(this.#told)?.[1];
     return port === undefined ? undefined : Number(port);
+  }
+
+  /** Of its MQTT listener. REQUIRES: it is ready, and no store node. */
+  get mqttPort(): number {
+    return Number(/^ready mqtt=\S+:(\d+) /m.exec(this.#told)?.[1]);
   }
 }
 
-/** Resolves when the node is ready. `cluster` are its keys. */
+/** Resolves when the node is ready. `cluster` are its keys, `others` those beside it. */
 export async function spawnNode(
   folder: string,
   name: string,
   cluster: object,
   key = "",
+  others: object = {},
 ): Promise<LaunchedMember> {
   const path = join(folder, `${name}.json.yaml`);
-  const settings = { data: { dir: join(folder, name) }, cluster, admin: { port: 0 } };
+  const settings = { data: { dir: join(folder, name) }, cluster, admin: { port: 0 }, ...others };
   writeFileSync(path, JSON.stringify(settings));
   const argv = [launcherPath(), "start", "--config", path];
   const member = new LaunchedMember(spawn(process.execPath, argv, { cwd: folder }), key);

@@ -32,6 +32,7 @@ async function assembleServing(context: AssembleContext, closer: Closer): Promis
     };
     serving = await prepareServing(context, closer, {
       ...{ ...opened, peers, nodes: sessionNodes(opened) },
+      isStuck: () => opened.host.status().some(({ leader }) => leader === 0),
     });
   });
   member.channel.begin();

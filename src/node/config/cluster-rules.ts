@@ -1,5 +1,4 @@
-// Rules between the keys of a member of a cluster. The strictest of them: a node that cannot serve MQTT
-// does not start as if it did.
+// Rules between the keys of a member of a cluster.
 
 import { quote } from "./fault.ts";
 import type { Settings } from "./keys.ts";
@@ -10,10 +9,6 @@ import { isLoopback, type Report } from "./security-rules.ts";
 /** A first member as `cluster.seeds` names it. */
 export type Seed = { readonly name: string; readonly address: HostPort };
 export type HostPort = { readonly host: string; readonly port: number };
-
-const unserved =
-  "MQTT does not run on a cluster in this release: set cluster.storeOnly to true for a node that " +
-  "stores, answers its HTTP interface and has no MQTT listeners; or leave cluster.name out";
 
 export function checkCluster(
   settings: Settings,
@@ -33,7 +28,6 @@ export function checkCluster(
     }
     return;
   }
-  if (!cluster.storeOnly) report("cluster.storeOnly", unserved);
   if (cluster.node === "") report("cluster.node", "is missing: every member has a name of its own");
   checkSeeds(cluster, report);
   if (cluster.address !== "" && parseHostPort(cluster.address) === undefined) {
@@ -43,7 +37,7 @@ export function checkCluster(
   const listener = [...effective.keys()].find(
     (path) => path.startsWith("listeners.") && isWritten(path),
   );
-  if (listener !== undefined) {
+  if (cluster.storeOnly && listener !== undefined) {
     report(listener, "a node with cluster.storeOnly has no MQTT listeners: leave it out");
   }
 }

@@ -31,7 +31,7 @@ const tls = group("Mutual TLS between the nodes. Without it their network has to
 });
 
 export const cluster = group(
-  "A node as a member of a cluster: a store of its own on several nodes, without MQTT so far.",
+  "A node as a member of a cluster: one broker and one store on several nodes.",
   {
     name: text({
       doc: "Name of the cluster; empty: the node runs by itself.",
@@ -41,7 +41,7 @@ export const cluster = group(
       expected: nameExpected,
     }),
     storeOnly: flag({
-      doc: "Consent, needed with `name`: the node stores, and has no MQTT listeners.",
+      doc: "The node stores, answers its HTTP interface, and has no MQTT listeners.",
       reload: "restart",
       fallback: "false",
     }),

@@ -22,10 +22,9 @@ test("a node that joins or was made by init needs three keys, a first member two
   expect(faultOf({ ...own, expect: 3, seeds })).toBe("no fault");
 });
 
-test("a cluster without consent to have no MQTT is refused, and says what there is", () => {
-  expect(faultOf({ name: "plant", node: "n1" })).toContain(
-    "cluster.storeOnly: MQTT does not run on a cluster in this release: set cluster.storeOnly",
-  );
+test("a member serves MQTT, on the listeners that it is given, unless it only stores", () => {
+  const listeners = { tcp: { port: 1884 } };
+  expect(faultOf({ name: "plant", node: "n1" }, { listeners })).toBe("no fault");
 });
 
 test.each([
