@@ -1,12 +1,15 @@
+import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
+import { parse } from "yaml";
 import { composeFaults, copiedPaths, dockerfileFaults, unitFaults } from "./deploy-rules.ts";
 
 const at = (path: string): string => fileURLToPath(new URL(`../../${path}`, import.meta.url));
 const read = (path: string): string => readFileSync(at(path), "utf8");
 const dockerfile = read("docker/Dockerfile");
 const compose = read("docker/compose.yaml");
+const composeCluster = read("docker/compose.cluster.yaml");
 const unit = read("docker/flagstone.service");
 
 /** The text with one change; fails when there was nothing to change. */
@@ -82,6 +85,29 @@ describe("the compose file", () => {
   ];
   test.each(faults)("shows %s", (_what, from, to, said) => {
     expect(composeFaults(change(compose, from, to)).join("\n")).toMatch(said);
+  });
+});
+
+describe("the compose file of a cluster", () => {
+  test("keeps the rules", () => {
+    expect(composeFaults(composeCluster)).toEqual([]);
+  });
+
+  test("names the image after the version of the package", () => {
+    const image = `image: flagstone:${JSON.parse(read("package.json")).version}`;
+    expect(composeCluster.split(image)).toHaveLength(4);
+  });
+
+  test("gives each node a command that its configuration takes, and a name of its own", () => {
+    const services = parse(composeCluster).services as Record<string, { command: string[] }>;
+    for (const [name, { command }] of Object.entries(services)) {
+      const sets = command.filter((_, at) => command[at - 1] === "--set");
+      expect(sets).toContain(`cluster.node=${name}`);
+      const flags = command.slice(command.indexOf("--set"));
+      const main = at("dist/cli/main.js");
+      const told = execFileSync(process.execPath, [main, "config", "check", ...flags]);
+      expect(told.toString()).toContain("configuration is good");
+    }
   });
 });
 
