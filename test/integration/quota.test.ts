@@ -5,6 +5,7 @@ import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import { connectAsync, type MqttClient } from "mqtt";
 import { afterEach, expect, test } from "vitest";
+import { createAdminClient } from "../../src/admin/client.ts";
 import { isLong } from "../support/amount.ts";
 import { LaunchedBroker } from "../support/launched-broker.ts";
 
@@ -91,7 +92,8 @@ test(`${passage.throughMib} MiB go through a quota of ${passage.quotaMib} MiB wi
 test("what nobody reads is refused at the quota: 0x97 in MQTT 5, closed in 3.1.1, QoS 0 dropped; a reader makes room", {
   timeout: 120_000,
 }, async () => {
-  broker = await LaunchedBroker.open([...quota, "--set", "mqtt.publishWait=1s"]);
+  const args = [...quota, "--set", "mqtt.publishWait=1s", "--admin-port", "0"];
+  broker = await LaunchedBroker.open(args);
   const away = await client("away");
   await away.subscribeAsync("bulk/#", { qos: 1 });
   await away.endAsync();
@@ -112,7 +114,14 @@ test("what nobody reads is refused at the quota: 0x97 in MQTT 5, closed in 3.1.1
   }
   expect(refusal?.code).toBe(0x97);
   expect(stored * payloadBytes).toBeGreaterThan(quotaMib * mib * 0.5);
-  expect(await diskBytes(broker.dataDir)).toBeLessThanOrEqual(quotaMib * mib);
+  const takenBytes = await diskBytes(broker.dataDir);
+  expect(takenBytes).toBeLessThanOrEqual(quotaMib * mib);
+  const { adminPort, startLines } = broker.process;
+  const key = /\bfs_\w{8}_[\w-]{43}/.exec(startLines.join("\n"))?.[0] ?? "";
+  const operator = createAdminClient({ url: `http://127.0.0.1:${adminPort}`, key });
+  // What the quota is judged by: slabs and log, as the volume sees them.
+  const { physicalBytes = 0 } = (await operator.listGroups({})).items[0] ?? {};
+  expect(Math.abs(physicalBytes / takenBytes - 1)).toBeLessThan(0.05);
   // Where nothing is stored, nothing is refused.
   await publisher.publishAsync("elsewhere", "x", { qos: 1 });
   await publisher.publishAsync("bulk/0", "x", { qos: 0 });
