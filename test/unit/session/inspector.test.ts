@@ -33,7 +33,7 @@ async function payloads(client: TestClient): Promise<string[]> {
 
 describe("finding sessions", () => {
   const many = amount(500, 2_000);
-  test(`of ${many} sessions the 3 with a backlog are found, reading only theirs`, async () => {
+  test("of very many sessions the 3 with a backlog are found, reading only theirs", async () => {
     const world = await World.start();
     for (let n = 0; n < many; n++) await offline(world, `c${String(n).padStart(4, "0")}`);
     for (const n of ["0007", "0070", "0499"]) await world.publish("p", `t/c${n}`, "m");
