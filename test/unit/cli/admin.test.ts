@@ -112,7 +112,7 @@ describe.each(leaves)("$name", ({ name, command }) => {
 
   test("its examples work", async () => {
     if (
-      /^(keys delete|context use|context remove|doctor|clients show|trace start|cluster init|cluster join)$/.test(
+      /^(keys delete|context use|context remove|doctor|clients show|trace start|cluster init|cluster join|cluster recover)$/.test(
         name,
       )
     )
@@ -133,7 +133,7 @@ describe.each(leaves)("$name", ({ name, command }) => {
     expect([code, error]).toEqual([2, expect.stringContaining("unknown option '--surprise'")]);
   });
 
-  const isLocal = /^(context .*|cluster init|cluster join)$/.test(name);
+  const isLocal = /^(context .*|cluster init|cluster join|cluster recover)$/.test(name);
 
   test("a wrong key is 1, a node that is not there 4, both in a sentence", async () => {
     if (isLocal || /^(explain|health)$/.test(name)) return;

@@ -25,6 +25,7 @@ async function checked({ space, log, refusal, alarms = [], wallMs = Date.UTC(202
       log: { failure: undefined, full: false, damage: [], sizeBytes: 7, ...log },
       store: { refusal },
       listeners: [{ name: "tcp", port: 1883 }],
+      broker: {},
     },
   } as unknown as Viewed;
   const checks = await nodeChecks(view);
