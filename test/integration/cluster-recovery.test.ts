@@ -11,7 +11,7 @@ import { type LaunchedMember, spawnNode } from "../support/cluster-launch.ts";
 import { withTemporaryFolder } from "../support/temporary-folder.ts";
 
 const names = ["n1", "n2", "n3"];
-const base = 24_000 + (process.pid % 2_000) * 4;
+const base = 11_000 + (process.pid % 2_000) * 4;
 
 const run = promisify(execFile);
 const flagstone = async (cwd: string, ...args: string[]): Promise<string> =>
