@@ -7,7 +7,12 @@
 import { type Clock, type Closer, isCodedError, type Logger, sleep } from "../base/index.ts";
 import { type Broker, type BrokerComponents, createBroker } from "../broker/index.ts";
 import type { NodeChannel } from "../cluster/index.ts";
-import { consumedFloors, createSessions, type SessionNodes } from "../session/index.ts";
+import {
+  consumedFloors,
+  createSessions,
+  type SessionComponents,
+  type SessionNodes,
+} from "../session/index.ts";
 import type { LocalStore, MapShard } from "../store/index.ts";
 import type { AssembleContext, Assembled, NodeParts } from "./assemble.ts";
 import { InsideFace } from "./embed/inside.ts";
@@ -26,6 +31,7 @@ export type Place = {
   readonly isStuck?: () => boolean;
   /** The same as sessions speak them. */
   readonly nodes?: SessionNodes;
+  readonly createAcross?: SessionComponents["createAcross"];
 };
 
 export type Serving = {
@@ -39,7 +45,7 @@ export type Serving = {
 export async function prepareServing(
   context: AssembleContext,
   closer: Closer,
-  { store, peers, isStuck, nodes }: Place,
+  { store, peers, isStuck, nodes, createAcross }: Place,
 ): Promise<Serving> {
   const { settings, components } = context;
   const { clock, random, logger, network, phase } = components;
@@ -58,7 +64,7 @@ export async function prepareServing(
     ...(isStuck === undefined ? {} : { isStuck }),
     createSessions: (ports) =>
       createSessions(sessionSettings(settings), {
-        ...{ store, clock, logger, nodes, ...ports, ...hooks },
+        ...{ store, clock, logger, nodes, createAcross, ...ports, ...hooks },
       }),
   });
   context.began("loading the filters of durable sessions");

@@ -6,7 +6,7 @@
 
 import { type Cancel, type Clock, isCodedError, type Logger } from "../base/index.ts";
 import type { MapShard, Store } from "../store/index.ts";
-import { Across, type Cleared } from "./across/across.ts";
+import type { Across, AcrossParts, Cleared } from "./across/across.ts";
 import type {
   ConnectOutcome,
   ConnectRequest,
@@ -59,6 +59,8 @@ export type SessionComponents = {
   readonly wills: WillPublisher;
   /** The others of a cluster; their sessions stand in the same store. */
   readonly nodes?: SessionNodes | undefined;
+  /** Beside `nodes`: what a node by itself does not load. */
+  readonly createAcross?: ((parts: AcrossParts) => Across) | undefined;
   /** Told each time a named phase is reached: tests stop the process there. */
   readonly phase?: (name: string) => void;
 };
@@ -177,17 +179,18 @@ export class SessionRegistry implements Sessions {
       wills: this.#wills,
       isConnected: (clientId) => this.#active.has(clientId),
     });
-    this.#across = nodes && this.#createAcross(nodes, inspector);
+    const { createAcross } = components;
+    this.#across = nodes && createAcross?.(this.#acrossParts(nodes, inspector));
   }
 
-  #createAcross(nodes: SessionNodes, inspector: Inspector): Across {
-    return new Across({
+  #acrossParts(nodes: SessionNodes, inspector: Inspector): AcrossParts {
+    return {
       ...{ context: this.#context, nodes, turnstile: this.#turnstile, closing: this.#closing },
       ...{ claiming: this.#claiming, timeline: this.#timeline, timers: this.#timers },
       ...{ wills: this.#wills, attached: this.#active },
       dropped: (session) => this.#dropped(session),
       operated: (operation) => inspector.operateHere(operation),
-    });
+    };
   }
 
   async load(): Promise<void> {

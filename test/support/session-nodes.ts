@@ -6,6 +6,7 @@
 //   const one = nodes.node(1).client("s");
 
 import { type CodedError, type SimClock, silentLogger } from "../../src/base/index.ts";
+import { Across } from "../../src/session/across/across.ts";
 import {
   createSessions,
   type NodeWordHandler,
@@ -132,6 +133,7 @@ export class SessionNode implements SessionNodes {
       live: fanOut,
       wills: { publishWill: (...will) => this.#publishWill(isNow, ...will) },
       nodes: this.#port(),
+      createAcross: (of) => new Across(of),
     });
     await clock.complete(this.sessions.load());
     this.sessions.start();

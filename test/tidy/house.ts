@@ -30,6 +30,7 @@ export const sideDoors: ReadonlyArray<readonly [room: string, file: string]> = [
   ["cli", "src/kv/kv.ts"],
   // Of members of a cluster: a node by itself loads nothing of it.
   ["node", "src/broker/peers/live-routes.ts"],
+  ["node", "src/session/across/across.ts"],
   // `cluster init` and `join` work on a directory, and load no node.
   ["cli", "src/node/cluster/offline.ts"],
   // `config`, `user` and `acl` read what a node reads, and load no node.

@@ -6,6 +6,7 @@
 import { assertPresent, Closer, sleep } from "../../base/index.ts";
 import { LiveRoutes, type LiveRoutesParts } from "../../broker/peers/live-routes.ts";
 import { type ClusterNode, servingSites } from "../../cluster/index.ts";
+import { Across } from "../../session/across/across.ts";
 import type { Assemble, AssembleContext, Assembled } from "../assemble.ts";
 import { closeAfterFailure } from "../failed-start.ts";
 import { prepareServing, type Serving } from "../serving.ts";
@@ -32,6 +33,7 @@ async function assembleServing(context: AssembleContext, closer: Closer): Promis
     };
     serving = await prepareServing(context, closer, {
       ...{ ...opened, peers, nodes: sessionNodes(opened) },
+      createAcross: (of) => new Across(of),
       isStuck: () => opened.host.status().some(({ leader }) => leader === 0),
     });
   });
