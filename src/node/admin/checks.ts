@@ -19,7 +19,7 @@ export async function nodeChecks(view: Viewed): Promise<Check[]> {
   const { log, store, listeners, broker, member } = ready;
   return [
     ...(member === undefined ? [] : [clusterCheck(member)]),
-    ...(broker === undefined ? [] : [listenerCheck(listeners)]),
+    ...(member !== undefined && broker === undefined ? [] : [listenerCheck(listeners)]),
     await diskCheck(view),
     logCheck(log),
     storeCheck(store.refusal),
