@@ -62,7 +62,7 @@ describe("a takeover between nodes", () => {
       world.node(1).isMute = true;
       const two = world.node(2).client(id);
       const coming = two.connectLater();
-      await clock.advance(world.settings.takeoverWaitMs * 2 + afterMs - 4);
+      await clock.advance(world.settings.takeoverWaitMs + afterMs - 4);
       const results = await clock.complete(one.subscribeLater("late").catch(() => []));
       await clock.complete(coming);
       world.node(1).isMute = false;

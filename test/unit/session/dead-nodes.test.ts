@@ -83,6 +83,18 @@ describe("a node that is gone", () => {
     expect(world.wills).toHaveLength(3);
   });
 
+  test("each node that is gone has a grace of its own", async () => {
+    await world.node(2).client("a").connect({ will: bye });
+    await world.node(3).client("b").connect({ will: bye });
+    world.node(2).kill();
+    await clock.advance(graceMs / 2);
+    world.node(3).kill();
+    await clock.advance(graceMs / 2 + 2_000);
+    expect(world.wills).toEqual(["a w bye"]);
+    await clock.advance(graceMs / 2);
+    expect(world.wills).toEqual(["a w bye", "b w bye"]);
+  });
+
   test("one that was only cut off ends the connections that were taken for lost: one will each", async () => {
     const one = await world.node(2).client("s").connect({ will: bye });
     world.node(2).cut();
@@ -133,6 +145,20 @@ describe("deadlines", () => {
     expect(world.wills.sort()).toEqual(["a w late", "b w late", "c w late", "d w late"]);
     await clock.advance(20_000);
     expect([world.wills.length, world.keys()]).toEqual([4, []]);
+  });
+
+  test("a leader that is late to remove a session ends nothing of whoever has resumed it", async () => {
+    const one = await world.node(2).client("s").connect({ expiryS: 20 });
+    await one.drop();
+    world.node(3).delayMsOf = () => 1_500;
+    world.node(1).delayMsOf = () => 1_600;
+    await clock.advance(19_990);
+    const again = await world.node(3).client("s").connect();
+    expect(again.sessionPresent).toBe(true);
+    await clock.advance(5_000);
+    expect(world.store.evidenceEnded).toEqual([]);
+    expect(live()).toEqual([keys.live]);
+    expect(again.take()).toEqual([]);
   });
 
   test("a client that comes back at the last moment keeps its session or gets a new one, never half", async () => {
@@ -218,6 +244,25 @@ describe("wills half published", () => {
       await clock.complete(closing as Promise<void>);
       await clock.advance(10_000);
       expect(world.wills, `${extraMs} ms later, ${slowMs} ms slower`).toEqual(["s w bye"]);
+      await again.disconnect(0);
+    }
+  });
+
+  test("a node that does not answer while it publishes one is not repeated", async () => {
+    // Marked, taken, the writer's epoch, removed: each is on its way when the other node looks.
+    for (const slowMs of [700, 1_000, 1_050, 1_100, 2_010, 2_050, 2_100]) {
+      world.wills.length = 0;
+      const one = await world.node(2).client("s").connect({ will: bye });
+      world.node(2).delayMsOf = ([key = ""]) => (key.startsWith("fire/") ? slowMs : 0);
+      world.node(2).isMute = true;
+      const closing = one.session?.detach({ kind: "lost", expiryS: undefined });
+      await clock.runUntil(() => world.keys().some((key) => key.startsWith("fire/")));
+      const again = await world.node(3).client("s").connect();
+      await clock.complete(closing as Promise<void>);
+      await clock.advance(40_000);
+      expect(world.wills, `${slowMs} ms slower`).toEqual(["s w bye"]);
+      world.node(2).isMute = false;
+      world.node(2).delayMsOf = () => 0;
       await again.disconnect(0);
     }
   });
