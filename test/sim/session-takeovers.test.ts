@@ -10,7 +10,7 @@ import {
 
 const one = process.env.FLAGSTONE_SIM_SEED;
 const many = Number(process.env.FLAGSTONE_SIM_SEEDS ?? 0);
-const count = many > 0 ? many : isLong ? 100 : 2;
+const count = many > 0 ? many : isLong ? 100 : 10;
 const seeds = one === undefined ? Array.from({ length: count }, (_, at) => at + 1) : [Number(one)];
 const steps = 400;
 
