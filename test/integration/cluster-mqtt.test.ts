@@ -48,9 +48,22 @@ async function insist<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-function connect(node: LaunchedMember, clientId: string, more: IClientOptions) {
+/** What a resumed session sends may come in one piece with CONNACK: it is listened to from the start. */
+function connect(
+  node: LaunchedMember,
+  clientId: string,
+  more: IClientOptions,
+  into?: Map<string, string[]>,
+): Promise<MqttClient> {
   const at = { host: "127.0.0.1", port: node.mqttPort, protocolVersion: 5, clientId } as const;
-  return insist(() => mqtt.connectAsync({ ...at, reconnectPeriod: 0, ...more }));
+  return insist(() => {
+    const client = mqtt.connect({ ...at, reconnectPeriod: 0, ...more });
+    if (into !== undefined) collect(client, into);
+    return new Promise((resolve, reject) => {
+      client.once("connect", () => resolve(client));
+      client.once("error", reject);
+    });
+  });
 }
 
 const durable: IClientOptions = { clean: false, properties: { sessionExpiryInterval: 3_600 } };
@@ -86,8 +99,7 @@ test("what is acked at any node reaches a durable session once and in order, whi
     const store = () => new mqtt.Store({ clean: false });
     const kept = { ...durable, incomingStore: store(), outgoingStore: store() };
     const total = () => [...got.values()].reduce((sum, values) => sum + values.length, 0);
-    const first = await connect(cluster.n1, "reader", kept);
-    collect(first, got);
+    const first = await connect(cluster.n1, "reader", kept, got);
     await first.subscribeAsync("data/#", { qos: 2 });
     const done = (["n2", "n3"] as const).map(async (name) =>
       publish(await connect(cluster[name], `p-${name}`, durable), name),
@@ -97,8 +109,7 @@ test("what is acked at any node reaches a durable session once and in order, whi
       () => `${total()} messages`,
     );
     await cluster.n1.kill();
-    const second = await connect(cluster.n3, "reader", kept);
-    collect(second, got);
+    const second = await connect(cluster.n3, "reader", kept, got);
     await Promise.all(done);
     cluster.n1 = await start(folder, "n1");
     await until(
