@@ -65,7 +65,7 @@ abstract class Wanderer {
   /** `drops`: it leaves its old connection itself, and does not wait for the broker to do so. */
   async connect(machine: MqttMachine, drops: boolean): Promise<void> {
     this.poll();
-    this.#former?.client.drop();
+    this.#dropFormer();
     this.#former = this.#line;
     if (drops) this.#dropFormer();
     this.#line = undefined;
@@ -101,9 +101,16 @@ abstract class Wanderer {
     this.#line?.client.say(packet);
   }
 
+  /** It has answered all that it received: that has come. */
   #dropFormer(): void {
-    this.#former?.client.drop();
+    const former = this.#former;
     this.#former = undefined;
+    if (former === undefined) return;
+    former.client.drop();
+    for (; former.taken < former.client.received.length; former.taken++) {
+      const packet = former.client.received[former.taken] as Packet;
+      if (packet.type === "publish") this.got(packet, former.client);
+    }
   }
 
   #takeAll(line: Line): void {
